@@ -1,0 +1,428 @@
+// Package fleet knows the nodes of a listener: it watches each of them, and
+// publishes what it knows as an immutable View.
+//
+// One goroutine owns the state (the house rule "one writer, many readers").
+// Monitors and sessions tell it what they saw; everybody reads the View.
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"flotilla/gateway/config"
+	"flotilla/gateway/ship"
+	"flotilla/gateway/ship/dial"
+)
+
+// Fleet is the upstreams of one listener.
+type Fleet struct {
+	// Stats are the listener's counters.
+	Stats *Stats
+	// Dialer opens connections to the nodes, for monitors and sessions alike.
+	Dialer *dial.Dialer
+
+	cfg    *config.Listener
+	log    *slog.Logger
+	events chan func(*owner)
+	done   chan struct{}
+	view   atomic.Pointer[View]
+	// changed is closed and replaced with every view.
+	changed atomic.Pointer[chan struct{}]
+
+	tip     tip // the fleet's, merged from views and from what sessions see
+	headAt  atomic.Int64
+	started time.Time
+	// libFloor is the highest LIB ever told; LIB never goes back (M12).
+	libFloor tip
+
+	pick sync.Mutex
+	wake []chan struct{} // per upstream: ends its monitor's pause
+}
+
+// owner is the state that only the fleet's goroutine touches.
+type owner struct {
+	f         *Fleet
+	upstreams []Upstream
+	strikes   []strikes
+	stale     []staleness
+	warned    []warnings
+	dirty     bool
+}
+
+// warnings remembers what was said of an upstream, so that it is said once.
+type warnings struct {
+	chain        string // what the last chain_id warning was about
+	incompatible string // the fingerprint that was warned of
+}
+
+// New makes the fleet of a listener. Nothing is dialed before Run.
+func New(cfg *config.Listener, dialer *dial.Dialer, log *slog.Logger) *Fleet {
+	f := &Fleet{
+		Stats: newStats(), Dialer: dialer, cfg: cfg, log: log,
+		events: make(chan func(*owner)), done: make(chan struct{}), started: time.Now(),
+	}
+	var first View
+	for _, s := range cfg.Servers {
+		if !s.Enabled || s.URL == "" {
+			continue
+		}
+		first.Upstreams = append(first.Upstreams, Upstream{Server: s, Live: &Live{
+			LinksTotal:   NewLabelled(Initial, Handoff, Failover, Reroute, Predial),
+			DialFailures: NewLabelled(dial.Busy, dial.Unreachable, dial.Handshake, dial.BadABI),
+		}})
+		f.wake = append(f.wake, make(chan struct{}, 1))
+	}
+	first.Generation, first.Lag, first.ChainID = 1, cfg.LiveLagBlocks, (*ship.ID)(cfg.ChainID)
+	f.view.Store(&first)
+	c := make(chan struct{})
+	f.changed.Store(&c)
+	dialer.Known = f.knownABI
+	return f
+}
+
+// Run watches the nodes until ctx ends, and returns when every goroutine that
+// it started has ended.
+func (f *Fleet) Run(ctx context.Context) {
+	o := &owner{f: f, upstreams: slices.Clone(f.View().Upstreams)}
+	o.strikes = make([]strikes, len(o.upstreams))
+	o.stale = make([]staleness, len(o.upstreams))
+	o.warned = make([]warnings, len(o.upstreams))
+	var monitors sync.WaitGroup
+	for i := range o.upstreams {
+		o.strikes[i] = strikes{policy: f.cfg.Quarantine, at: map[uint32][]time.Time{}}
+		m := &monitor{f: f, index: i, server: o.upstreams[i].Server, log: f.log.With("server", o.upstreams[i].Server.Name, "upstream", o.upstreams[i].Server.Endpoint)}
+		monitors.Go(func() { m.run(ctx) })
+	}
+	defer monitors.Wait()
+	defer close(f.done)
+	tick := time.NewTicker(f.cfg.Monitoring)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			o.tick()
+		case event := <-f.events:
+			event(o)
+		}
+		o.publish()
+	}
+}
+
+// do has the owner run event and waits until the view shows its effect. It
+// does nothing once the fleet has ended.
+func (f *Fleet) do(event func(*owner)) {
+	finished := make(chan struct{})
+	select {
+	case f.events <- func(o *owner) { event(o); o.publish(); close(finished) }:
+		<-finished
+	case <-f.done:
+	}
+}
+
+// publish makes a new view when something changed, and renews the tip.
+func (o *owner) publish() {
+	if !o.dirty {
+		return
+	}
+	o.dirty = false
+	old := o.f.view.Load()
+	v := &View{Generation: old.Generation + 1, Upstreams: slices.Clone(o.upstreams), Lag: old.Lag, ChainID: (*ship.ID)(o.f.cfg.ChainID)}
+	for i := range v.Upstreams {
+		v.Upstreams[i].Quarantines = slices.Clone(o.strikes[i].active)
+		if u := &v.Upstreams[i]; v.ChainID == nil && u.Online && u.ChainID != nil {
+			v.ChainID = u.ChainID
+		}
+	}
+	o.f.view.Store(v)
+	o.f.renewTip(v)
+	fresh := make(chan struct{})
+	close(*o.f.changed.Swap(&fresh))
+}
+
+// renewTip takes the tip anew from the anchors (M10): it may go back when the
+// node that led is gone. Without an anchor the last pair stays (M11).
+func (f *Fleet) renewTip(v *View) {
+	var head, lib ship.Pos
+	anchored := false
+	v.anchors(func(u *Upstream) {
+		anchored = true
+		h, l := u.Live.streamed.get()
+		for _, p := range []ship.Pos{u.Head, h} {
+			if p.Num > head.Num {
+				head = p
+			}
+		}
+		for _, p := range []ship.Pos{u.LIB, l} {
+			if p.Num > lib.Num {
+				lib = p
+			}
+		}
+	})
+	if !anchored {
+		return
+	}
+	before, _ := f.tip.get()
+	f.tip.reset()
+	f.raiseTip(&head, &lib)
+	if now, _ := f.tip.get(); now.Num > before.Num {
+		f.headAt.Store(int64(time.Since(f.started)))
+	}
+}
+
+func (f *Fleet) raiseTip(head, lib *ship.Pos) {
+	f.libFloor.raise(&ship.Pos{}, lib)
+	if before := f.tip.headNum.Load(); f.tip.raise(head, lib) && head.Num > before {
+		f.headAt.Store(int64(time.Since(f.started)))
+	}
+}
+
+// Observe takes the head and LIB of a result that a session got from upstream
+// i (S33). It is cheap when they are not new.
+func (f *Fleet) Observe(v *View, i int, head, lib *ship.Pos) {
+	u := &v.Upstreams[i]
+	if u.Live.streamed.raise(head, lib) && u.anchor() {
+		f.raiseTip(head, lib)
+	}
+}
+
+// Tip is the fleet's head and LIB: the highest of the statuses of the fresh
+// online live nodes and of what sessions stream from them. LIB never goes back
+// and is capped at head. It reports false while either is unknown.
+func (f *Fleet) Tip() (head, lib ship.Pos, known bool) {
+	head, lib = f.tip.get()
+	if _, floor := f.libFloor.get(); floor.Num > lib.Num {
+		lib = floor
+	}
+	if lib.Num > head.Num {
+		lib = head
+	}
+	return head, lib, head.Num > 0 && lib.Num > 0
+}
+
+// Numbers are those of head and LIB, 0 while unknown. It takes no lock.
+func (f *Fleet) Numbers() (head, lib uint32) {
+	head = f.tip.headNum.Load()
+	return head, min(head, max(f.tip.libNum.Load(), f.libFloor.libNum.Load()))
+}
+
+// HeadAge is how long ago the number of the head last rose; since the start
+// while it never has.
+func (f *Fleet) HeadAge() time.Duration {
+	return time.Since(f.started) - time.Duration(f.headAt.Load())
+}
+
+// View is the newest view. It is never nil.
+func (f *Fleet) View() *View { return f.view.Load() }
+
+// Changed is closed when a view newer than the present one is there. Take it
+// before looking at the view.
+func (f *Fleet) Changed() <-chan struct{} { return *f.changed.Load() }
+
+// Reserve has choose pick an upstream and takes a slot on it. Picks happen one
+// at a time, so that a crowd that reconnects sees the load that it makes.
+// choose returns a negative index for none. A slot that was lost to
+// max_sessions in between also gives a negative index.
+func (f *Fleet) Reserve(choose func() int) int {
+	f.pick.Lock()
+	defer f.pick.Unlock()
+	i := choose()
+	if i < 0 {
+		return -1
+	}
+	u := &f.View().Upstreams[i]
+	if !u.Live.take(u.Server.MaxSessions) {
+		return -1
+	}
+	return i
+}
+
+// MarkOffline is told by a session that could not reach upstream i, or that
+// heard nothing from it any more. It has no effect on archives (F5, F14).
+func (f *Fleet) MarkOffline(i int, why string) {
+	f.do(func(o *owner) {
+		if o.upstreams[i].Server.Role == config.Live && o.upstreams[i].Online {
+			o.offline(i)
+			f.log.Warn("a session found an upstream dead; it is taken as offline", "server", o.upstreams[i].Server.Name, "why", why)
+		}
+	})
+}
+
+// Reached is told by a session that connected to upstream i: a monitor that
+// waits before its next attempt need not (M3).
+func (f *Fleet) Reached(i int) {
+	select {
+	case f.wake[i] <- struct{}{}:
+	default:
+	}
+}
+
+// Strike counts a block failure of upstream i at block n (F11).
+func (f *Fleet) Strike(i int, n uint32) {
+	f.View().Upstreams[i].Live.BlockFailures.Add(1)
+	if f.cfg.Quarantine == nil {
+		return
+	}
+	f.do(func(o *owner) {
+		if o.strikes[i].add(n, time.Now()) {
+			o.dirty = true
+			f.log.Warn("an upstream failed again and again at a block; it is not asked for it for a while",
+				"server", o.upstreams[i].Server.Name, "block", n, "range", f.cfg.Quarantine.Range, "for", f.cfg.Quarantine.TTL)
+		}
+	})
+}
+
+// SetDisabled takes upstream i out of selection, tip and readiness, or back
+// in. Links that it has stay.
+func (f *Fleet) SetDisabled(i int, disabled bool) {
+	f.do(func(o *owner) {
+		if o.upstreams[i].Disabled != disabled {
+			o.upstreams[i].Disabled = disabled
+			o.dirty = true
+		}
+	})
+}
+
+// ABI is one ABI that any node of the fleet has sent, nil when there is none.
+func (f *Fleet) knownABI(text []byte) *ship.ABI {
+	for _, u := range f.View().Upstreams {
+		if u.ABI != nil && bytes.Equal(u.ABI.Text, text) {
+			return u.ABI
+		}
+	}
+	return nil
+}
+
+func (o *owner) tick() {
+	now := time.Now()
+	for i := range o.upstreams {
+		u := &o.upstreams[i]
+		if o.strikes[i].expire(now) {
+			o.dirty = true
+		}
+		if u.Server.Role != config.Live || !u.Online {
+			continue
+		}
+		stale := o.stale[i].tick(max(u.Trace.End, u.ChainState.End))
+		if stale == u.Stale {
+			continue
+		}
+		u.Stale, o.dirty = stale, true
+		if stale {
+			o.f.log.Warn("an upstream has stopped moving and is ranked below the others", "server", u.Server.Name, "intervals", staleTicks)
+		} else {
+			o.f.log.Info("an upstream moves again", "server", u.Server.Name)
+		}
+	}
+}
+
+// staleTicks is how many monitoring intervals without progress are stale (G6).
+const staleTicks = 12
+
+// staleness counts the intervals in which the logs of a node did not grow.
+type staleness struct {
+	highest uint32
+	still   int
+}
+
+func (s *staleness) tick(end uint32) (stale bool) {
+	if end > s.highest {
+		s.highest, s.still = end, 0
+	} else {
+		s.still++
+	}
+	return s.still >= staleTicks
+}
+
+func (o *owner) offline(i int) {
+	u := &o.upstreams[i]
+	u.Online, u.ChainID = false, nil
+	o.dirty = true
+}
+
+// status takes an accepted, decoded status of upstream i.
+func (o *owner) status(i int, s *ship.Status) {
+	u := &o.upstreams[i]
+	if s.Head.Num == 0 {
+		return
+	}
+	if reason := o.chainMismatch(i, s); reason != "" {
+		if o.warned[i].chain != reason {
+			o.f.log.Warn("an upstream is kept offline: "+reason, "server", u.Server.Name)
+		}
+		o.warned[i].chain = reason
+		if u.Online {
+			o.offline(i)
+		}
+		return
+	}
+	o.warnMissingChain(i, s)
+	was := *u
+	if !u.Online || s.Head.Num < was.Head.Num {
+		// Back after an absence, or set back: what was streamed from it before
+		// says nothing of what it is now.
+		u.Live.streamed.reset()
+	}
+	u.Online, u.Known, u.StatusV1 = true, true, s.V1
+	u.Head, u.LIB, u.Trace, u.ChainState, u.Finality = s.Head, s.LIB, s.Trace, s.ChainState, s.Finality
+	if s.HasChainID && (u.ChainID == nil || *u.ChainID != s.ChainID) {
+		id := s.ChainID
+		u.ChainID = &id
+	}
+	if was.Online != u.Online || was.Head != u.Head || was.LIB != u.LIB || was.Trace != u.Trace ||
+		was.ChainState != u.ChainState || was.Finality != u.Finality || was.ChainID != u.ChainID || was.StatusV1 != u.StatusV1 {
+		o.dirty = true
+	}
+}
+
+// chainMismatch says why a status keeps its node offline (M8); "" when it
+// does not.
+func (o *owner) chainMismatch(i int, s *ship.Status) string {
+	pinned := (*ship.ID)(o.f.cfg.ChainID)
+	switch {
+	case !s.HasChainID && pinned != nil && o.f.cfg.RequireChainID:
+		return "its status names no chain_id and require_chain_id is on"
+	case !s.HasChainID:
+		return ""
+	case pinned != nil && s.ChainID != *pinned:
+		return fmt.Sprintf("it is on chain %s, the listener on %s", s.ChainID, *pinned)
+	case pinned != nil:
+		return ""
+	}
+	for j := range o.upstreams {
+		if u := &o.upstreams[j]; j != i && u.Online && u.ChainID != nil && *u.ChainID != s.ChainID {
+			return fmt.Sprintf("it is on chain %s, %s on %s", s.ChainID, u.Server.Name, *u.ChainID)
+		}
+	}
+	return ""
+}
+
+func (o *owner) warnMissingChain(i int, s *ship.Status) {
+	const missing = "missing"
+	switch w := &o.warned[i]; {
+	case s.HasChainID:
+		w.chain = ""
+	case o.f.cfg.ChainID != nil && w.chain != missing:
+		w.chain = missing
+		o.f.log.Warn("an upstream is too old to name its chain_id, which therefore cannot be checked", "server", o.upstreams[i].Server.Name)
+	}
+}
+
+func (o *owner) abi(i int, a *ship.ABI) {
+	u := &o.upstreams[i]
+	if u.ABI != nil && bytes.Equal(u.ABI.Text, a.Text) {
+		return
+	}
+	u.ABI, o.dirty = a, true
+	if !a.Compatible() && o.warned[i].incompatible != a.Fingerprint {
+		o.warned[i].incompatible = a.Fingerprint
+		o.f.log.Warn("the ABI of an upstream lists other messages than this gateway knows", "server", u.Server.Name, "fingerprint", a.Fingerprint)
+	}
+}

@@ -1,0 +1,133 @@
+package fleet
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"flotilla/gateway/ship"
+	"flotilla/gateway/ship/dial"
+)
+
+// Purpose is why a session link was dialed, as metrics label it.
+type Purpose string
+
+// The purposes (spec "observability" 3.1, links_total).
+const (
+	Initial  Purpose = "initial"
+	Handoff  Purpose = "handoff"
+	Failover Purpose = "failover"
+	Reroute  Purpose = "reroute"
+	Predial  Purpose = "predial"
+)
+
+// Live is what changes of an upstream too often for a View: its slots, its
+// counters, and the tip that sessions see on it. All of it is safe for
+// concurrent use.
+type Live struct {
+	links atomic.Int64
+
+	// BlockFailures counts strikes, Stalls links left for owed silence, Jumps
+	// forward jumps that were passed on.
+	BlockFailures, Stalls, Jumps atomic.Uint64
+	// Blocks and Bytes are what was passed on to clients.
+	Blocks, Bytes atomic.Uint64
+	// LinksTotal counts session links that came up; DialFailures those that
+	// did not.
+	LinksTotal   Labelled[Purpose]
+	DialFailures Labelled[dial.Reason]
+
+	streamed tip
+}
+
+// Links is how many slots are taken: links, dials in progress, and links that
+// have failed and are not replaced yet (G7).
+func (l *Live) Links() int64 { return l.links.Load() }
+
+// take takes a slot unless max of them, when not 0, are taken.
+func (l *Live) take(max int) bool {
+	for {
+		n := l.links.Load()
+		if max > 0 && n >= int64(max) {
+			return false
+		}
+		if l.links.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+// Release gives a slot back.
+func (l *Live) Release() { l.links.Add(-1) }
+
+// Labelled is a counter with one label whose values are known beforehand, so
+// that each is there from the start and counting takes no lock.
+type Labelled[L ~string] struct {
+	values []L
+	counts []atomic.Uint64
+}
+
+// NewLabelled makes a counter with the given label values.
+func NewLabelled[L ~string](values ...L) Labelled[L] {
+	return Labelled[L]{values: values, counts: make([]atomic.Uint64, len(values))}
+}
+
+// Inc counts one for a label value. It panics for one that was not declared.
+func (c *Labelled[L]) Inc(value L) {
+	for i, v := range c.values {
+		if v == value {
+			c.counts[i].Add(1)
+			return
+		}
+	}
+	panic("fleet: no such label value: " + string(value))
+}
+
+// Each calls f for every label value in the order of declaration.
+func (c *Labelled[L]) Each(f func(value L, count uint64)) {
+	for i, v := range c.values {
+		f(v, c.counts[i].Load())
+	}
+}
+
+// tip is the highest head and LIB seen so far, each by number; of equal
+// numbers the first id stays.
+type tip struct {
+	// headNum and libNum allow a look without the lock, which nearly every
+	// result needs only.
+	headNum, libNum atomic.Uint32
+	mu              sync.Mutex
+	head, lib       ship.Pos
+}
+
+// raise takes what is higher and reports whether anything was.
+func (t *tip) raise(head, lib *ship.Pos) bool {
+	if head.Num <= t.headNum.Load() && lib.Num <= t.libNum.Load() {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if head.Num > t.head.Num {
+		t.head = *head
+		t.headNum.Store(head.Num)
+	}
+	if lib.Num > t.lib.Num {
+		t.lib = *lib
+		t.libNum.Store(lib.Num)
+	}
+	return true
+}
+
+func (t *tip) get() (head, lib ship.Pos) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.head, t.lib
+}
+
+// reset forgets everything: the node behind it was replaced or set back.
+func (t *tip) reset() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.head, t.lib = ship.Pos{}, ship.Pos{}
+	t.headNum.Store(0)
+	t.libNum.Store(0)
+}

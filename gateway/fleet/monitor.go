@@ -1,0 +1,179 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"flotilla/gateway/config"
+	"flotilla/gateway/ship"
+	"flotilla/gateway/ship/dial"
+	"flotilla/gateway/ship/frame"
+
+	"github.com/cenkalti/backoff/v5"
+)
+
+// maxReconnect caps the growing pause between failed connects (M3), unless the
+// configured base is longer.
+const maxReconnect = 30 * time.Second
+
+// monitor keeps one connection to one upstream and asks for its status.
+type monitor struct {
+	f      *Fleet
+	index  int
+	server *config.Server
+	log    *slog.Logger
+
+	// silent counts connections in a row on which a v1 request was sent and no
+	// status came; two of them mean that the node knows v0 only (M2). It is
+	// forgotten when the node shows another ABI.
+	silent int
+	abi    *ship.ABI
+}
+
+func (m *monitor) run(ctx context.Context) {
+	base := m.f.cfg.Reconnect
+	pause := &backoff.ExponentialBackOff{InitialInterval: base, Multiplier: 2, MaxInterval: max(base, maxReconnect)}
+	pause.Reset()
+	for ctx.Err() == nil {
+		wait := base
+		node, err := m.f.Dialer.Open(ctx, m.server.URL)
+		var failed *dial.Error
+		switch {
+		case err == nil:
+			pause.Reset()
+			m.log.Info("monitoring an upstream")
+			err = m.watch(ctx, node)
+			node.Close()
+		case errors.As(err, &failed) && failed.Reason != dial.BadABI:
+			wait = pause.NextBackOff()
+		default:
+			pause.Reset()
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		m.f.do(func(o *owner) {
+			if o.upstreams[m.index].Online {
+				o.offline(m.index)
+			}
+		})
+		m.log.Warn("an upstream cannot be watched; trying again", "error", err, "retry_in", wait)
+		m.sleep(ctx, base, wait)
+	}
+}
+
+// sleep waits, but once a session has reached the node no longer than base.
+func (m *monitor) sleep(ctx context.Context, base, wait time.Duration) {
+	from := time.Now()
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			return
+		case <-m.f.wake[m.index]:
+			timer.Reset(max(0, base-time.Since(from)))
+		}
+	}
+}
+
+// watch polls the status until something goes wrong: one request in flight,
+// the next one Status after the last was sent.
+func (m *monitor) watch(ctx context.Context, node *dial.Node) error {
+	stop := context.AfterFunc(ctx, func() { node.Conn.Close() })
+	defer stop()
+	if m.abi == nil || m.abi.Fingerprint != node.ABI.Fingerprint {
+		m.abi, m.silent = node.ABI, 0
+	}
+	m.f.do(func(o *owner) { o.abi(m.index, node.ABI) })
+	v1 := m.asksV1()
+	answered := false
+	for {
+		due := time.Now().Add(m.f.cfg.Status)
+		if err := node.Writer.Write(frame.AppendMasked(nil, frame.Binary, ship.AppendStatusRequest(nil, v1))); err != nil {
+			return err
+		}
+		status, err := m.poll(node, due)
+		switch {
+		case err != nil && status == nil && v1 && !answered:
+			m.silent++
+			return err
+		case err != nil:
+			return err
+		case !answered:
+			answered, m.silent = true, 0
+		}
+		v1 = v1 && status.V1
+	}
+}
+
+// asksV1 decides the version of the first request: what the ABI lists. An ABI
+// that lists nothing is taken to know both until the node proves otherwise.
+func (m *monitor) asksV1() bool {
+	if len(m.abi.Requests) > 0 && !m.abi.Knows("get_status_request_v1") {
+		return false
+	}
+	return m.silent < 2
+}
+
+// poll reads until due. It returns the status that came, and an error when
+// none came or the connection ended.
+func (m *monitor) poll(node *dial.Node, due time.Time) (got *ship.Status, err error) {
+	if err := node.SetReadDeadline(due); err != nil {
+		return nil, err
+	}
+	var msg frame.Message
+	for {
+		ok, err := node.Reader.Next(&msg)
+		if err != nil {
+			return got, err
+		}
+		if !ok {
+			switch err := node.Reader.Fill(); {
+			case errors.Is(err, os.ErrDeadlineExceeded) && got != nil:
+				return got, nil
+			case errors.Is(err, os.ErrDeadlineExceeded):
+				return nil, fmt.Errorf("no status came within %v", m.f.cfg.Status)
+			case errors.Is(err, io.EOF):
+				return got, errors.New("the connection ended")
+			case err != nil:
+				return got, err
+			}
+			continue
+		}
+		switch msg.Op {
+		case frame.Ping:
+			if err := node.Writer.Write(frame.AppendMasked(nil, frame.Pong, msg.Payload(nil))); err != nil {
+				return got, err
+			}
+		case frame.Close:
+			return got, fmt.Errorf("the node closed with %d", frame.CloseCode(msg.Payload(nil)))
+		case frame.Binary:
+			if s := m.status(&msg); s != nil {
+				got = s
+				m.f.do(func(o *owner) { o.status(m.index, s) })
+			}
+		}
+	}
+}
+
+// status decodes a message that counts as a status, and nil for all others.
+func (m *monitor) status(msg *frame.Message) *ship.Status {
+	head := msg.Head(make([]byte, 0, 1))
+	if len(head) == 0 || !ship.IsStatus(head[0], msg.Size) {
+		return nil
+	}
+	var s ship.Status
+	if err := ship.DecodeStatus(msg.Payload(nil), &s); err != nil {
+		m.log.Warn("an upstream sent a status that cannot be read", "error", err)
+		return nil
+	}
+	return &s
+}

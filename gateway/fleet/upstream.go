@@ -1,0 +1,98 @@
+package fleet
+
+import (
+	"time"
+
+	"flotilla/gateway/config"
+	"flotilla/gateway/ship"
+)
+
+// Upstream is what was known of one node when its View was published. It is
+// never changed afterwards.
+type Upstream struct {
+	// Server is the node as the configuration names it.
+	Server *config.Server
+	// Live are the counters and slots of the node, which go on across views.
+	Live *Live
+
+	// Online: the last status was accepted and nothing has gone wrong since.
+	Online bool
+	// Known: a status with a head was received once. It stays while offline.
+	Known bool
+	// Stale: a live node that has not moved for twelve monitoring intervals.
+	Stale bool
+	// Disabled by an operator: never picked, links that it has stay.
+	Disabled bool
+
+	// Head, LIB and the ranges are those of the last status. They are kept
+	// while offline.
+	Head, LIB  ship.Pos
+	Trace      ship.Range
+	ChainState ship.Range
+	Finality   ship.Range
+	// ChainID is nil while offline and for nodes that report none.
+	ChainID *ship.ID
+	// StatusV1 tells that the node answers v1 status requests.
+	StatusV1 bool
+	// ABI is nil until one was received.
+	ABI *ship.ABI
+	// Quarantines are the block ranges that the node is not asked for, those
+	// that have run out included until the next view.
+	Quarantines []Quarantine
+}
+
+// Quarantine is a block range that one node is not asked for, until a moment.
+type Quarantine struct {
+	Block, Range uint32
+	Until        time.Time
+}
+
+// Covers reports whether block n is in the range and the time not over.
+func (q Quarantine) Covers(n uint32, now time.Time) bool {
+	return now.Before(q.Until) && n >= q.Block && uint64(n) < uint64(q.Block)+uint64(q.Range)
+}
+
+// Routable reports whether the node may be picked at all (G1).
+func (u *Upstream) Routable() bool { return !u.Disabled }
+
+// covers is G2 for one log of a live node: it has every block from its first
+// one on, the ones to come included.
+func covers(log ship.Range, n uint32) bool { return log.End > 0 && log.Begin <= n }
+
+// CoversTrace reports whether the node has the traces of block n (G2).
+func (u *Upstream) CoversTrace(n uint32) bool { return covers(u.Trace, n) }
+
+// CoversChainState reports whether the node has the deltas of block n (G2).
+func (u *Upstream) CoversChainState(n uint32) bool { return covers(u.ChainState, n) }
+
+// CoversFinality reports whether the node has the finality data of block n (G2).
+func (u *Upstream) CoversFinality(n uint32) bool { return covers(u.Finality, n) }
+
+// CoversIDs reports whether any log of the node knows the id of block n (G2).
+func (u *Upstream) CoversIDs(n uint32) bool {
+	return u.CoversTrace(n) || u.CoversChainState(n) || u.CoversFinality(n)
+}
+
+// Quarantined reports whether the node is not to be asked for block n (G4).
+func (u *Upstream) Quarantined(n uint32, now time.Time) bool {
+	for _, q := range u.Quarantines {
+		if q.Covers(n, now) {
+			return true
+		}
+	}
+	return false
+}
+
+// Full reports whether the node has as many links as max_sessions allows (G8).
+func (u *Upstream) Full() bool {
+	return u.Server.MaxSessions > 0 && u.Live.Links() >= int64(u.Server.MaxSessions)
+}
+
+// Need is what a request asks for, as far as coverage goes. fetch_block does
+// not count (G3).
+type Need struct{ Traces, Deltas, Finality bool }
+
+// NeedOf is what q asks for.
+func NeedOf(q *ship.BlocksRequest) Need {
+	return Need{Traces: q.FetchTraces, Deltas: q.FetchDeltas, Finality: q.FetchFinality}
+}

@@ -1,0 +1,253 @@
+package pipeline
+
+import (
+	"time"
+
+	"flotilla/gateway/fleet"
+	"flotilla/gateway/ship"
+)
+
+// Cause is why an Exchange goes up through the stages.
+type Cause int
+
+const (
+	// Received: the client sent the message in Exchange.Message.
+	Received Cause = iota
+	// Connect: a session wants its first upstream.
+	Connect
+	// Replace: a session wants another upstream for its present request.
+	Replace
+)
+
+// None is an upstream index that stands for no upstream.
+const None = -1
+
+// Exchange is what one client asked for, how far it got, and what the stages
+// have decided about it. It belongs to its session; nothing in it is safe for
+// concurrent use.
+type Exchange struct {
+	// Session numbers the sessions of a listener from 1 on.
+	Session uint64
+	// Cause, View, FleetHead, FleetLIB and Now are set before each way up; all
+	// but Cause before each batch of results too.
+	Cause               Cause
+	View                *fleet.View
+	FleetHead, FleetLIB uint32
+	Now                 time.Time
+
+	// Message is the client's message, valid during the way up only.
+	Message []byte
+	// Request is Message decoded (decode).
+	Request ship.Request
+
+	Position
+	Placement
+	Link Link
+	Uplink
+	Budget
+}
+
+// Position is the client's request and how far it got.
+type Position struct {
+	// Asked: the client has made a request; Want is the last one.
+	Asked bool
+	Want  ship.BlocksRequest
+	// Credit is how many more results the client takes (spec "ship": C).
+	Credit uint32
+	// Cursor is the next block that the client expects (K).
+	Cursor uint32
+	// Fresh: nothing was passed on for this request yet.
+	Fresh bool
+
+	// Delivered are the reversible blocks that the client has, and the newest.
+	Delivered Positions
+	// Window: results below Floor may be repetitions of what the client has
+	// (the dedup window, S15).
+	Window bool
+	Floor  uint32
+
+	// HeadSent and LIBSent are the highest that the client was told (S32).
+	HeadSent, LIBSent ship.Pos
+}
+
+// Finished reports whether the request is satisfied, or empty.
+func (p *Position) Finished() bool { return p.Cursor >= p.Want.End }
+
+// Block is the block that an upstream is wanted for; NoBlock without a request.
+func (p *Position) Block() uint32 {
+	if !p.Asked || p.Empty() {
+		return fleet.NoBlock
+	}
+	return p.Cursor
+}
+
+// Empty reports whether the request can never be sent anything: it ends at or
+// below its start, and no position lies below both that a node could rewind to
+// (S8).
+func (p *Position) Empty() bool {
+	q := &p.Want
+	if q.End > q.Start {
+		return false
+	}
+	for _, have := range q.Have {
+		if have.Num < q.End {
+			return false
+		}
+	}
+	return true
+}
+
+// Placement is where the request may go and where it goes.
+type Placement struct {
+	// Candidates are the upstreams that may take the session (plan), and Pick
+	// the chosen one (select): an index into View.Upstreams, or None.
+	Candidates []Candidate
+	Pick       int
+	// Current is the upstream of the link, or of the dial in progress; None.
+	Current int
+	// Hard are the moments until which upstreams are never picked, by index;
+	// Soft is the upstream that others are preferred to, or None (3.4).
+	Hard []time.Time
+	Soft int
+	// SeamLeft are the upstreams left at this block because they did not
+	// continue what the client has.
+	SeamLeft []int
+}
+
+// Candidate is an upstream that may be picked.
+type Candidate struct {
+	Index  int
+	Online bool
+	// Rank is 2 when the upstream does not cover the block as the fleet can,
+	// plus 1 when it is stale or lags. Lower is better (3.2).
+	Rank int
+}
+
+// Excluded reports whether upstream i is never to be picked now.
+func (p *Placement) Excluded(i int, now time.Time) bool {
+	return i < len(p.Hard) && now.Before(p.Hard[i])
+}
+
+// Exclude keeps upstream i from being picked until then.
+func (p *Placement) Exclude(i int, until time.Time) {
+	for len(p.Hard) <= i {
+		p.Hard = append(p.Hard, time.Time{})
+	}
+	p.Hard[i] = until
+}
+
+// Elsewhere reports whether an upstream other than the link's could serve the
+// cursor now (S29).
+func (x *Exchange) Elsewhere() bool {
+	for i := range x.View.Upstreams {
+		u := &x.View.Upstreams[i]
+		if i != x.Link.Upstream && u.Routable() && u.Online && !u.Full() && !x.Excluded(i, x.Now) &&
+			x.View.Eligible(i, x.Cursor, fleet.NeedOf(&x.Want), x.Now) {
+			return true
+		}
+	}
+	return false
+}
+
+// Link is the session's connection to an upstream as the stages see it.
+type Link struct {
+	// Up: there is a connection, to Upstream.
+	Up       bool
+	Upstream int
+	// Requested: a request was sent on it, for blocks up to End (exclusive).
+	Requested    bool
+	End          uint32
+	Irreversible bool
+	// Cursor is the next block that the upstream sends, when Exact. Otherwise
+	// it is somewhere from Cursor up to the request's start (S15).
+	Cursor uint32
+	Exact  bool
+	// First: no result came since the request was sent. Seam: the request goes
+	// on where another link ended.
+	First, Seam bool
+	// Head and LIB are those of its last result.
+	Head, LIB uint32
+	// KeepAlives: head-only results were seen, so more may come unasked.
+	KeepAlives bool
+	// OnlyV0: the node answers status v0 only, which keep-alives go with.
+	OnlyV0 bool
+}
+
+// Idle reports whether nothing of the link's request can still arrive, so that
+// the same connection can take another one. before is the client's credit
+// before that other request came (S11).
+func (l *Link) Idle(before uint32) bool {
+	if before == 0 || !l.Requested {
+		return true
+	}
+	return l.Exact && l.Cursor >= l.End && uint64(l.End) <= uint64(l.LIB)+1 && !l.KeepAlives && !l.OnlyV0
+}
+
+// Uplink is what is to be sent to the upstream.
+type Uplink struct {
+	// Ack is credit that the upstream has not been told of yet: the client's
+	// acks and refunds for repetitions, summed.
+	Ack uint32
+	// Relink tells what a new request means for the link (forward).
+	Relink Relink
+	// Pending are messages of unknown variants, in order, for as long as no
+	// link takes them. PendingBytes counts at least one byte each (S34).
+	Pending      [][]byte
+	PendingBytes int
+	// UnknownAt is when one of them was last sent to a link.
+	UnknownAt time.Time
+}
+
+// Relink is what happens to the link when a request comes.
+type Relink int
+
+const (
+	// KeepLink: nothing is to be sent.
+	KeepLink Relink = iota
+	// SendRequest: the request goes out on the link.
+	SendRequest
+	// Redial: a new link to the same upstream.
+	Redial
+	// Move: a new link to Placement.Pick.
+	Move
+)
+
+// Budget counts the failures at one block (F8).
+type Budget struct {
+	Failures uint32
+	StuckAt  uint32
+	// Stuck: Failures counts for StuckAt.
+	Stuck bool
+}
+
+// Result is one block result on its way down.
+type Result struct {
+	ship.BlockHeader
+	// Size is the length of the message, in bytes.
+	Size int
+	// Kind and Num are what the result stands for (forward, S22).
+	Kind Kind
+	Num  uint32
+	// Uncredited: the client had no credit left for it (S20).
+	Uncredited bool
+	// Fork, Jump and Broken are what dedup saw: a block number again with
+	// another id, a number above the expected one, a block that does not
+	// continue the last one and is passed on all the same.
+	Fork, Jump, Broken bool
+	// Patched: Head and LIB were raised and are to be written into the frame
+	// (rewrite).
+	Patched bool
+}
+
+// Kind is what a block result stands for.
+type Kind int
+
+const (
+	// Block names a block.
+	Block Kind = iota
+	// Idless stands for a block that the node has no id for; it takes the
+	// block's place all the same.
+	Idless
+	// KeepAlive carries head and LIB only and stands for no block.
+	KeepAlive
+)

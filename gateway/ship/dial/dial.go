@@ -1,0 +1,248 @@
+// Package dial opens connections to SHiP nodes: TCP, TLS, the WebSocket
+// upgrade and the ABI message (spec "ship" 1.3, 1.4 and F14).
+package dial
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"flotilla/gateway/ship"
+	"flotilla/gateway/ship/frame"
+
+	"github.com/gorilla/websocket"
+)
+
+// Reason is why a dial failed, as metrics label it.
+type Reason string
+
+// The reasons (spec "observability" 3.1, dial_failures_total).
+const (
+	// Busy is HTTP 503 at the upgrade: the node is full, not broken.
+	Busy Reason = "busy"
+	// Unreachable is a TCP failure or timeout.
+	Unreachable Reason = "unreachable"
+	// Handshake is a TLS or upgrade failure or timeout.
+	Handshake Reason = "handshake"
+	// BadABI is no ABI in time, or none that can be used.
+	BadABI Reason = "abi"
+)
+
+// Error is a failed dial.
+type Error struct {
+	Reason Reason
+	Err    error
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("%s: %v", e.Reason, e.Err) }
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Trust gives the TLS settings for a wss node.
+type Trust interface {
+	Config(serverName string) (*tls.Config, error)
+}
+
+// Dialer opens connections to nodes. It is safe for concurrent use.
+type Dialer struct {
+	// Trust is asked for each wss dial.
+	Trust Trust
+	// Timeout bounds connect, TLS and upgrade together, and then once more the
+	// wait for the ABI.
+	Timeout time.Duration
+	// MaxMessage bounds each message and frame of the node, in bytes.
+	MaxMessage int64
+	// Known returns an ABI that was parsed before when its text is the given
+	// one, else nil. It saves the parsing; nil is allowed.
+	Known func(text []byte) *ship.ABI
+}
+
+// Node is a connection to a node that has sent its ABI. Its owner closes it.
+type Node struct {
+	*frame.Conn
+	Reader *frame.Reader
+	Writer *frame.Writer
+	ABI    *ship.ABI
+}
+
+// Close closes the connection and waits for what still wants to write to it.
+func (n *Node) Close() {
+	n.Conn.Close()
+	n.Writer.Wait()
+}
+
+// Open connects to target, a ws or wss URL, and reads the ABI. The error is an
+// *Error, or ctx's when that ended first.
+func (d *Dialer) Open(ctx context.Context, target string) (*Node, error) {
+	conn, early, err := d.upgrade(ctx, target)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, err
+	}
+	c := frame.NewConn(conn)
+	n := &Node{Conn: c, Reader: frame.NewReader(c, d.MaxMessage, false, early), Writer: frame.NewWriter(c)}
+	stop := context.AfterFunc(ctx, func() { c.Close() })
+	abi, err := d.readABI(n)
+	if !stop() {
+		n.Close()
+		return nil, ctx.Err()
+	}
+	if err != nil {
+		n.Close()
+		return nil, &Error{BadABI, err}
+	}
+	n.ABI = abi
+	return n, nil
+}
+
+func (d *Dialer) upgrade(ctx context.Context, target string) (net.Conn, []byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
+	defer cancel()
+	u, err := url.Parse(target)
+	if err != nil {
+		return nil, nil, &Error{Unreachable, err}
+	}
+	var opened *headConn
+	var failure *Error
+	connect := func(ctx context.Context, network, addr string) (net.Conn, error) {
+		var nd net.Dialer
+		conn, err := nd.DialContext(ctx, network, addr)
+		if err != nil {
+			failure = &Error{Unreachable, err}
+			return nil, failure
+		}
+		if u.Scheme == "wss" {
+			if conn, err = d.secure(ctx, conn, u.Hostname()); err != nil {
+				failure = &Error{Handshake, err}
+				return nil, failure
+			}
+		}
+		opened = &headConn{Conn: conn}
+		return opened, nil
+	}
+	ws := websocket.Dialer{
+		NetDialContext:    connect,
+		NetDialTLSContext: connect,
+		ReadBufferSize:    1024,
+		WriteBufferSize:   512,
+	}
+	_, resp, err := ws.DialContext(ctx, u.String(), nil)
+	switch {
+	case err == nil:
+		return opened.Conn, opened.rest, nil
+	case failure != nil:
+		return nil, nil, failure
+	case resp != nil && resp.StatusCode == http.StatusServiceUnavailable:
+		return nil, nil, &Error{Busy, errors.New("the node answered 503 to the upgrade")}
+	case resp != nil:
+		return nil, nil, &Error{Handshake, fmt.Errorf("the node answered %q to the upgrade", resp.Status)}
+	default:
+		return nil, nil, &Error{Handshake, err}
+	}
+}
+
+func (d *Dialer) secure(ctx context.Context, conn net.Conn, host string) (net.Conn, error) {
+	cfg, err := d.Trust.Config(host)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	t := tls.Client(conn, cfg)
+	if err := t.HandshakeContext(ctx); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return t, nil
+}
+
+// readABI waits for the first message, which has to be Text (A4). One deadline
+// covers the whole wait, so that pings cannot stretch it.
+func (d *Dialer) readABI(n *Node) (*ship.ABI, error) {
+	if err := n.SetReadDeadline(time.Now().Add(d.Timeout)); err != nil {
+		return nil, err
+	}
+	var m frame.Message
+	for {
+		ok, err := n.Reader.Next(&m)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			if err := n.Reader.Fill(); err != nil {
+				return nil, fmt.Errorf("no ABI came: %w", err)
+			}
+			continue
+		}
+		switch m.Op {
+		case frame.Ping, frame.Pong:
+		case frame.Text:
+			text := bytes.Clone(m.Payload(nil))
+			if err := n.SetReadDeadline(time.Time{}); err != nil {
+				return nil, err
+			}
+			return d.parse(text)
+		case frame.Close:
+			return nil, errors.New("the node closed the connection instead of sending its ABI")
+		default:
+			return nil, errors.New("the node's first message is no text")
+		}
+	}
+}
+
+func (d *Dialer) parse(text []byte) (*ship.ABI, error) {
+	if d.Known != nil {
+		if a := d.Known(text); a != nil {
+			return a, nil
+		}
+	}
+	return ship.ParseABI(text)
+}
+
+// maxHead bounds the head of the upgrade answer, in bytes.
+const maxHead = 16 << 10
+
+var headEnd = []byte("\r\n\r\n")
+
+// headConn lets the handshake read the head of the answer and not a byte more:
+// a node sends its ABI right behind it, and what the WebSocket library had
+// read into its own buffer would be lost to the block path.
+type headConn struct {
+	net.Conn
+	seen []byte // head bytes not handed out yet
+	rest []byte // what came behind the head
+	done bool   // the head is complete
+}
+
+func (h *headConn) Read(p []byte) (int, error) {
+	for len(h.seen) == 0 || !h.done {
+		if h.done {
+			return 0, errors.New("read past the head of the upgrade answer")
+		}
+		if len(h.seen) > maxHead {
+			return 0, errors.New("the head of the upgrade answer is too long")
+		}
+		var chunk [4096]byte
+		n, err := h.Conn.Read(chunk[:])
+		h.seen = append(h.seen, chunk[:n]...)
+		if i := bytes.Index(h.seen, headEnd); i >= 0 {
+			h.done = true
+			h.rest = h.seen[i+len(headEnd):]
+			h.seen = h.seen[:i+len(headEnd)]
+			break
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, h.seen)
+	h.seen = h.seen[n:]
+	return n, nil
+}

@@ -1,0 +1,107 @@
+package frame
+
+import (
+	"net"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// Conn is a connection after its handshake. Reading is for one goroutine, and
+// so is writing; Close may be called by anyone, at any time.
+type Conn struct {
+	net.Conn
+	// raw is nil where system calls cannot be made directly: TLS, and pipes in
+	// tests.
+	raw syscall.RawConn
+
+	// opened is when the connection was taken over; the times below count from
+	// it, so that a step of the wall clock does not touch them.
+	opened time.Time
+	// lastRead is when bytes last arrived, in nanoseconds since opened.
+	lastRead atomic.Int64
+
+	// The arguments and results of the system call in progress. They live
+	// here, with the functions made once, so that a call allocates nothing.
+	reading struct {
+		call func(fd uintptr) bool
+		buf  **[]byte
+		at   int
+		size int
+		n    int
+		err  error
+	}
+	writing struct {
+		call func(fd uintptr) bool
+		b    []byte
+		n    int
+		err  error
+	}
+}
+
+// NewConn takes over c. It sets TCP_NODELAY: a block must not wait for the
+// acknowledgement of the one before.
+func NewConn(c net.Conn) *Conn {
+	f := &Conn{Conn: c, opened: time.Now()}
+	tcp, ok := c.(*net.TCPConn)
+	if !ok {
+		return f
+	}
+	// An error here means that the connection is gone; the next read tells.
+	_ = tcp.SetNoDelay(true)
+	if raw, err := tcp.SyscallConn(); err == nil && directIO {
+		f.raw = raw
+		f.reading.call = f.tryRead
+		f.writing.call = f.tryWrite
+	}
+	return f
+}
+
+// Touch makes now the time of the last read.
+func (c *Conn) Touch() { c.lastRead.Store(int64(c.age())) }
+
+func (c *Conn) age() time.Duration { return time.Since(c.opened) }
+
+// LastRead is when bytes last arrived.
+func (c *Conn) LastRead() time.Time { return c.opened.Add(time.Duration(c.lastRead.Load())) }
+
+// read waits for bytes and reads into *buf from at on. When *buf is nil a
+// buffer of size bytes is taken, as late as can be: only when there is
+// something to put into it.
+func (c *Conn) read(buf **[]byte, at, size int) (int, error) {
+	if c.raw == nil {
+		if *buf == nil {
+			*buf = takeBuffer(size)
+		}
+		n, err := c.Conn.Read((**buf)[at:])
+		if n > 0 {
+			c.Touch()
+		}
+		return n, err
+	}
+	r := &c.reading
+	r.buf, r.at, r.size, r.n, r.err = buf, at, size, 0, nil
+	if err := c.raw.Read(r.call); err != nil {
+		return 0, err
+	}
+	if r.n > 0 {
+		c.Touch()
+	}
+	return r.n, r.err
+}
+
+// writeNow writes as much of b as the kernel takes at once. It returns 0 where
+// direct system calls are not possible.
+func (c *Conn) writeNow(b []byte) (int, error) {
+	if c.raw == nil {
+		return 0, nil
+	}
+	w := &c.writing
+	w.b, w.n, w.err = b, 0, nil
+	err := c.raw.Write(w.call)
+	w.b = nil
+	if err != nil {
+		return 0, err
+	}
+	return w.n, w.err
+}

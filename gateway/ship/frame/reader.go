@@ -1,0 +1,308 @@
+package frame
+
+import (
+	"errors"
+	"io"
+)
+
+// trusted is how much buffer the mere announcement of a long frame gets. A
+// longer message gets more as its bytes really come.
+const trusted = 1 << 20
+
+// ErrMessageTooLarge tells of a message or frame above the reader's limit. The
+// reader is unusable after it.
+var ErrMessageTooLarge = errors.New("message is larger than the limit")
+
+// Message is one whole message, or one control frame, inside a Reader's
+// buffer. It is valid until the next Fill.
+type Message struct {
+	// Op is Text or Binary for a message, or that of a control frame.
+	Op Opcode
+	// Size is the length of the payload of all fragments together, in bytes.
+	Size int
+	// Frames are the bytes on the wire, headers included.
+	Frames []byte
+	// Start and End are where Frames lies in the reader's buffer: messages
+	// whose places touch can be passed on together, see Reader.Bytes.
+	Start, End int
+	// payload is set when the message came in one frame.
+	payload []byte
+}
+
+// Payload is the payload of all fragments in one piece. A fragmented one is
+// gathered in scratch, which is grown as needed.
+func (m *Message) Payload(scratch []byte) []byte {
+	if m.payload != nil || m.Size == 0 {
+		return m.payload
+	}
+	return m.gather(scratch[:0], m.Size)
+}
+
+// Head is the first bytes of the payload, as many as scratch has room for. It
+// is part of the message itself when that came in one frame, else it is
+// gathered in scratch.
+func (m *Message) Head(scratch []byte) []byte {
+	if m.payload != nil || m.Size == 0 {
+		return m.payload[:min(len(m.payload), cap(scratch))]
+	}
+	return m.gather(scratch[:0], min(m.Size, cap(scratch)))
+}
+
+// gather appends the first n bytes of the payload to dst.
+func (m *Message) gather(dst []byte, n int) []byte {
+	m.walk(func(part []byte) bool {
+		dst = append(dst, part[:min(len(part), n-len(dst))]...)
+		return len(dst) < n
+	})
+	return dst
+}
+
+// SetHead overwrites the first bytes of the payload across its fragments. It
+// is not needed, and does no harm, when head is what Head returned.
+func (m *Message) SetHead(head []byte) {
+	if m.payload != nil {
+		copy(m.payload, head)
+		return
+	}
+	m.walk(func(part []byte) bool {
+		head = head[copy(part, head):]
+		return len(head) > 0
+	})
+}
+
+// walk calls f for the payload of each fragment until f returns false.
+func (m *Message) walk(f func(part []byte) bool) {
+	for b := m.Frames; len(b) > 0; {
+		var h header
+		// The reader has parsed these frames before.
+		if ok, err := parseHeader(b, &h); !ok || err != nil {
+			return
+		}
+		if end := h.size + int(h.length); !f(b[h.size:end]) {
+			return
+		} else {
+			b = b[end:]
+		}
+	}
+}
+
+// Reader cuts what a connection delivers into whole messages without copying
+// them: it returns the frames as they came, ready to be passed on. Control
+// frames between fragments are taken out first.
+//
+// It holds no buffer while it has no bytes.
+type Reader struct {
+	conn *Conn
+	// limit bounds a message and a frame, in bytes.
+	limit int64
+	// masked is what frames have to be: masked from a client, plain from a
+	// node.
+	masked bool
+
+	buf  *[]byte
+	r, w int // the unread bytes are buf[r:w]
+	// at is where the next frame begins that has not been looked at; all
+	// frames in [r, at) belong to a message in progress.
+	at       int
+	inside   bool
+	op       Opcode
+	size     int64
+	frames   int
+	need     int // bytes from r on that the current frame is known to want
+	largest  int // longest message of the recent past, in bytes
+	readSize int
+	discard  bool
+}
+
+// NewReader makes a reader for what comes from a node (masked false) or from a
+// client (masked true). limit is the most bytes that a message or frame may
+// have. early are bytes that arrived with the handshake; they are copied.
+func NewReader(c *Conn, limit int64, masked bool, early []byte) *Reader {
+	r := &Reader{conn: c, limit: limit, masked: masked}
+	if len(early) > 0 {
+		r.buf = takeBuffer(len(early))
+		r.w = copy(*r.buf, early)
+	}
+	return r
+}
+
+// Next returns the next whole message or control frame that is in the buffer,
+// and false when more bytes have to be filled in. Its error is an *Error, or
+// ErrMessageTooLarge.
+func (r *Reader) Next(m *Message) (bool, error) {
+	for r.buf != nil && !r.discard {
+		b := (*r.buf)[:r.w]
+		var h header
+		ok, err := parseHeader(b[r.at:], &h)
+		if err != nil {
+			return false, err
+		}
+		if !ok {
+			r.need = r.at - r.r + maxHeader
+			return false, nil
+		}
+		if h.masked != r.masked {
+			return false, &Error{CloseProtocol, "frame is masked the wrong way"}
+		}
+		if h.op.control() {
+			if len(b)-r.at < h.size+int(h.length) {
+				r.need = r.at - r.r + h.size + int(h.length)
+				return false, nil
+			}
+			r.takeControl(m, &h)
+			return true, nil
+		}
+		if err := r.checkOrder(&h); err != nil {
+			return false, err
+		}
+		if h.length > r.limit || r.size+h.length > r.limit {
+			return false, ErrMessageTooLarge
+		}
+		end := r.at + h.size + int(h.length)
+		if end > len(b) {
+			r.need = end - r.r
+			return false, nil
+		}
+		payload := b[r.at+h.size : end]
+		if r.masked {
+			// Once only: the frame is complete and at moves past it.
+			applyMask(payload, h.mask)
+		}
+		if !r.inside {
+			r.inside, r.op, r.frames = true, h.op, 0
+		}
+		r.frames++
+		r.size += h.length
+		r.at = end
+		if h.fin {
+			r.finish(m, b)
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func (r *Reader) checkOrder(h *header) error {
+	if r.inside != (h.op == Continuation) {
+		return &Error{CloseProtocol, "fragments are out of order"}
+	}
+	return nil
+}
+
+func (r *Reader) finish(m *Message, b []byte) {
+	*m = Message{Op: r.op, Size: int(r.size), Frames: b[r.r:r.at], Start: r.r, End: r.at}
+	if r.frames == 1 {
+		m.payload = b[r.at-int(r.size) : r.at]
+	}
+	r.largest = max(r.largest, r.at-r.r)
+	r.r, r.inside, r.size, r.need = r.at, false, 0, 0
+}
+
+// takeControl hands out a control frame that stands between messages, or moves
+// one that stands between fragments out of the way: then it is copied, and the
+// frames of the message close up.
+func (r *Reader) takeControl(m *Message, h *header) {
+	b := (*r.buf)[:r.w]
+	start, end := r.at, r.at+h.size+int(h.length)
+	payload := b[start+h.size : end]
+	if h.masked {
+		applyMask(payload, h.mask)
+	}
+	*m = Message{Op: h.op, Size: int(h.length)}
+	if !r.inside {
+		m.Frames, m.payload, m.Start, m.End = b[start:end], payload, start, end
+		r.at, r.r = end, end
+		return
+	}
+	m.payload = append([]byte(nil), payload...)
+	copy(b[start:], b[end:])
+	r.w -= end - start
+}
+
+// Fill waits for more bytes and reads as many as fit. What Next returned
+// before is not valid any more. The error is that of the connection; io.EOF
+// when it ended.
+func (r *Reader) Fill() error {
+	r.compact()
+	if r.buf == nil {
+		r.w = 0
+		r.adapt()
+	}
+	n, err := r.conn.read(&r.buf, r.w, r.readSize)
+	r.w += n
+	if r.discard {
+		r.r, r.at = r.w, r.w
+	}
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		return io.EOF
+	}
+	return nil
+}
+
+// adapt sets the size of the next buffer after the messages of late: small
+// ones share a buffer, larger ones get room for a few.
+func (r *Reader) adapt() {
+	r.readSize = minBuffer
+	if r.largest > minBuffer/4 {
+		r.readSize = min(max(4*r.largest, minBuffer), max(2*r.largest, trusted))
+	}
+	r.largest -= r.largest / 8
+}
+
+// compact drops what was consumed: it gives an empty buffer back, moves a
+// partial message to the front, and takes a larger buffer when the message is
+// known to want one.
+func (r *Reader) compact() {
+	if r.buf == nil {
+		return
+	}
+	if r.r == r.w {
+		giveBuffer(r.buf)
+		r.buf, r.r, r.w, r.at = nil, 0, 0, 0
+		return
+	}
+	have := r.w - r.r
+	want := max(r.need, have+1)
+	if want <= len(*r.buf) {
+		// Moving is dear for a large part of a message: only when little room
+		// is left behind it, or when it costs next to nothing.
+		if len(*r.buf)-r.r < max(want, have+minBuffer/2) || have <= 4096 {
+			copy(*r.buf, (*r.buf)[r.r:r.w])
+			r.shift(r.r)
+		}
+		return
+	}
+	// An announced length alone gets no more than this.
+	grown := takeBuffer(min(want, max(trusted, 4*have, 2*r.largest)))
+	copy(*grown, (*r.buf)[r.r:r.w])
+	giveBuffer(r.buf)
+	r.buf = grown
+	r.shift(r.r)
+}
+
+func (r *Reader) shift(by int) { r.r, r.w, r.at = 0, r.w-by, r.at-by }
+
+// Bytes is the part of the buffer from start to end: the frames of one or more
+// messages that Next returned since the last Fill.
+func (r *Reader) Bytes(start, end int) []byte { return (*r.buf)[start:end] }
+
+// Buffered is how many bytes are held, 0 when the reader holds no buffer.
+func (r *Reader) Buffered() int { return r.w - r.r }
+
+// Release gives the buffer back. The reader must not be used after it.
+func (r *Reader) Release() {
+	if r.buf != nil {
+		giveBuffer(r.buf)
+		r.buf = nil
+	}
+}
+
+// Discard throws away what is buffered and everything that Fill reads from now
+// on: after a breach of the protocol nothing has a meaning any more.
+func (r *Reader) Discard() {
+	r.discard = true
+	r.r, r.at = r.w, r.w
+}

@@ -1,0 +1,124 @@
+package session
+
+import (
+	"sync/atomic"
+	"time"
+
+	"flotilla/gateway/fleet"
+	"flotilla/gateway/ship"
+	"flotilla/gateway/ship/dial"
+	"flotilla/gateway/ship/frame"
+	"flotilla/stages/forward"
+)
+
+// left is why the session itself gave up a link; the zero value is that it did
+// not, so that an end of the stream is the upstream's doing.
+type left int
+
+const (
+	notLeft left = iota
+	// leftClosed: the session is over.
+	leftClosed
+	// leftRedial: a new request wants a fresh link to the same upstream.
+	leftRedial
+	// leftMove: a new request goes to another upstream.
+	leftMove
+	// leftFailed: the session found the upstream at fault; why is the End.
+	leftFailed
+	// leftSlow: the client does not take what it is sent.
+	leftSlow
+)
+
+// link is one connection to an upstream. Its times are read without the
+// session's lock; everything else needs it.
+type link struct {
+	*dial.Node
+	upstream int
+
+	// left and failed say why the session gave it up.
+	left   left
+	failed fleet.End
+
+	// opened is when it came up; the times below count from it. 0 is never.
+	opened time.Time
+	// data is when bytes came that are more than the answer to our ping.
+	data atomic.Int64
+	// ping is when the ping was sent that nothing has come after.
+	ping atomic.Int64
+
+	progress time.Time
+	lost     time.Time // since when the monitor has the upstream offline
+	probed   atomic.Bool
+	kept     bool // the stall was warned of
+	owed     bool
+	closing  bool // the upstream has sent a Close frame; its reader's own
+	framed   bool // something came on it
+	relayed  []relayed
+}
+
+func newLink(n *dial.Node, upstream int) *link {
+	now := time.Now()
+	return &link{Node: n, upstream: upstream, opened: now, progress: now}
+}
+
+func (l *link) since() int64 { return int64(time.Since(l.opened)) }
+
+// clock is the times that the silence rules want.
+func (l *link) clock() forward.Clock {
+	at := func(v int64) time.Time {
+		if v == 0 {
+			return time.Time{}
+		}
+		return l.opened.Add(time.Duration(v))
+	}
+	return forward.Clock{
+		Byte: l.LastRead(), Data: at(l.data.Load()), Progress: l.progress,
+		Ping: at(l.ping.Load()), Lost: l.lost, Probed: l.probed.Load(),
+	}
+}
+
+// leave gives the link up; its reader notices at once. The first reason stays.
+// The upstream gets a Close frame if it takes one without delay.
+func (l *link) leave(why left) {
+	if l.left != notLeft {
+		return
+	}
+	l.left = why
+	// The upstream may be dead; then nothing is lost.
+	_ = l.Writer.Write(frame.AppendMasked(nil, frame.Close, frame.ClosePayload(frame.CloseNormal, "")))
+	_ = l.SetReadDeadline(time.Unix(1, 0))
+}
+
+// fail gives the link up because of the upstream.
+func (l *link) fail(end fleet.End) {
+	if l.left == notLeft {
+		l.failed = end
+	}
+	l.leave(leftFailed)
+}
+
+// send sends one message to the upstream.
+func (l *link) send(message []byte) error {
+	return l.Writer.Write(frame.AppendMasked(nil, frame.Binary, message))
+}
+
+// pingPayload tells the answers to our pings from pongs that nobody asked for.
+var pingPayload = []byte("flotilla-liveness")
+
+// sendPing asks the upstream for a sign of life.
+func (l *link) sendPing() {
+	l.ping.Store(max(l.since(), 1))
+	// A failure shows as the end of the stream.
+	_ = l.Writer.Write(frame.AppendMasked(nil, frame.Ping, pingPayload))
+}
+
+// flushAck tells the upstream of the credit in *ack, in one message.
+func (l *link) flushAck(ack *uint32) {
+	if *ack == 0 {
+		return
+	}
+	var message [5]byte
+	// A failure shows as the end of the stream.
+	_ = l.send(ship.AppendAck(message[:0], *ack))
+	*ack = 0
+}

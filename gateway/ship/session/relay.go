@@ -1,0 +1,215 @@
+package session
+
+import (
+	"errors"
+
+	"flotilla/gateway/fleet"
+	"flotilla/gateway/pipeline"
+	"flotilla/gateway/ship"
+	"flotilla/gateway/ship/frame"
+	"flotilla/stages/forward"
+)
+
+// batch is what one read of a link brought for the client: places in the
+// reader's buffer. Neighbours are joined, so that all of them mostly go out in
+// one system call.
+type batch struct {
+	spans []span
+}
+
+type span struct{ start, end int }
+
+func (b *batch) add(m *frame.Message) {
+	if n := len(b.spans); n > 0 && b.spans[n-1].end == m.Start {
+		b.spans[n-1].end = m.End
+		return
+	}
+	b.spans = append(b.spans, span{m.Start, m.End})
+}
+
+// relay passes on what the link brings until it ends. It returns how it ended
+// on the upstream's side; what the session gave it up for is in link.left.
+func (s *Session) relay(l *link) fleet.End {
+	var b batch
+	for {
+		b.spans = b.spans[:0]
+		s.mu.Lock()
+		err := s.judge(l, &b)
+		if len(b.spans) > 0 {
+			// The client's side is taken before the session is let go, so that
+			// a status answered in between cannot overtake these results.
+			s.out.Lock()
+			s.mu.Unlock()
+			for _, sp := range b.spans {
+				// A failure shows as the end of the client's stream.
+				_ = s.out.WriteLocked(l.Reader.Bytes(sp.start, sp.end))
+			}
+			s.out.Unlock()
+		} else {
+			s.mu.Unlock()
+		}
+		switch {
+		case errors.Is(err, frame.ErrMessageTooLarge):
+			s.tooLarge()
+			return fleet.EndUnclean
+		case err != nil:
+			return fleet.EndUnclean
+		case l.closing:
+			return fleet.EndClean
+		}
+		if s.out.Queued() > s.Config.ClientBuffer {
+			s.mu.Lock()
+			l.leave(leftSlow)
+			s.mu.Unlock()
+			return fleet.EndClean
+		}
+		if err := l.Reader.Fill(); err != nil {
+			return fleet.EndUnclean
+		}
+	}
+}
+
+// judge deals with all whole messages that have come on the link. Its error is
+// a breach of the WebSocket protocol, or ErrMessageTooLarge.
+func (s *Session) judge(l *link, b *batch) error {
+	if l.left != notLeft {
+		return nil
+	}
+	s.refresh()
+	var m frame.Message
+	var seen, data bool
+	for {
+		ok, err := l.Reader.Next(&m)
+		if err != nil {
+			s.account(l, b)
+			return err
+		}
+		if !ok {
+			break
+		}
+		seen = true
+		switch m.Op {
+		case frame.Binary:
+			data = true
+			s.takeResult(l, &m, b)
+		case frame.Ping:
+			data = true
+			_ = l.Writer.Write(frame.AppendMasked(nil, frame.Pong, m.Payload(nil)))
+		case frame.Pong:
+			data = data || string(m.Payload(nil)) != string(pingPayload)
+		case frame.Close:
+			data, l.closing = true, true
+			_ = l.Writer.Write(frame.AppendMasked(nil, frame.Close, m.Payload(nil)))
+		default:
+			data = true
+		}
+		if l.left != notLeft {
+			break
+		}
+	}
+	if seen {
+		l.framed = true
+		l.ping.Store(0)
+		l.probed.Store(false)
+	}
+	if data || l.Reader.Buffered() > 0 {
+		l.data.Store(int64(l.LastRead().Sub(l.opened)))
+	}
+	s.account(l, b)
+	l.flushAck(&s.x.Ack)
+	return nil
+}
+
+// account counts what goes to the client.
+func (s *Session) account(l *link, b *batch) {
+	var bytes uint64
+	for _, sp := range b.spans {
+		bytes += uint64(sp.end - sp.start)
+	}
+	if bytes > 0 {
+		s.x.View.Upstreams[l.upstream].Live.Bytes.Add(bytes)
+	}
+}
+
+// takeResult deals with one message of the upstream (spec "ship" 1.6).
+func (s *Session) takeResult(l *link, m *frame.Message, b *batch) {
+	head := m.Head(s.head[:0])
+	if len(head) == 0 {
+		b.add(m)
+		return
+	}
+	if ship.IsStatus(head[0], m.Size) {
+		s.takeStatusResult(l, m.Payload(nil))
+		return
+	}
+	r := &s.result
+	*r = pipeline.Result{Size: m.Size}
+	if !ship.DecodeBlockHeader(head, &r.BlockHeader) {
+		// Nothing that this gateway knows: the client may.
+		b.add(m)
+		return
+	}
+	s.Fleet.Observe(s.x.View, l.upstream, &r.Head, &r.LIB)
+	step := s.Pipeline.Down(&s.x, r)
+	l.progress, l.kept = s.x.Now, false
+	switch step.Do {
+	case pipeline.Done:
+		if s.x.Link.Requested {
+			s.Fleet.Stats.Duplicates.Add(1)
+			s.tally.duplicates++
+		}
+	case pipeline.EndLink:
+		s.log.Warn("an upstream does not go on where the client is, another does", "server", s.x.View.Upstreams[l.upstream].Server.Name,
+			"why", step.End, "block", s.x.Cursor, "got", r.Num)
+		l.fail(step.End)
+	case pipeline.CloseClient:
+		s.closeLocked(step.Code, step.Reason)
+	default:
+		s.pass(l, m, b, head)
+	}
+}
+
+// pass sends a result on to the client and counts it.
+func (s *Session) pass(l *link, m *frame.Message, b *batch, head []byte) {
+	r := &s.result
+	stats, live := s.Fleet.Stats, s.x.View.Upstreams[l.upstream].Live
+	if r.Patched {
+		ship.SetTip(head, &r.Head, &r.LIB)
+		m.SetHead(head[:ship.PatchSize])
+		stats.Patched.Add(1)
+		s.tally.patched++
+	}
+	b.add(m)
+	live.Blocks.Add(1)
+	s.tally.results++
+	if r.Kind == pipeline.KeepAlive {
+		stats.KeepAlives.Add(1)
+		s.tally.keepAlives++
+	}
+	if r.Uncredited {
+		stats.CreditOverruns.Add(1)
+	}
+	if r.Fork {
+		stats.ForkRedeliveries.Add(1)
+	}
+	if r.Jump {
+		live.Jumps.Add(1)
+		s.log.Warn("a stream skips blocks that no upstream has", "server", s.x.View.Upstreams[l.upstream].Server.Name, "block", r.Num)
+	}
+	if r.Broken {
+		s.log.Error("a block does not follow the last one and is passed on, as no other upstream has a better one",
+			"server", s.x.View.Upstreams[l.upstream].Server.Name, "block", r.Num, "prev", r.Prev.ID)
+		forward.Lift(&s.x)
+	}
+	if s.x.Finished() {
+		s.phase()
+	}
+}
+
+// tooLarge ends the session over an upstream message above the limit.
+func (s *Session) tooLarge() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Fleet.Stats.TooLarge.Add(1)
+	s.closeLocked(frame.CloseUnexpected, blockText(s.x.Cursor)+" exceeds max_message_bytes")
+}

@@ -1,0 +1,139 @@
+package session
+
+import (
+	"time"
+
+	"flotilla/gateway/fleet"
+	"flotilla/gateway/ship/frame"
+	"flotilla/stages/forward"
+)
+
+// Tick looks whether the client or the upstream has been silent for too long,
+// and whether anything that the session waits for has come. The listener calls
+// it every TickInterval, with changed when there is a new view. It never waits
+// for a session that is busy.
+func (s *Session) Tick(now time.Time, changed bool) {
+	if !changed && int64(now.Sub(s.started)) < s.due.Load() {
+		return
+	}
+	if !s.mu.TryLock() {
+		return
+	}
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.refresh()
+	next := now.Add(maxRest)
+	s.tickClient(now, &next)
+	s.tickStatuses(now, &next)
+	if s.link != nil && s.link.left == notLeft && !s.closed {
+		s.tickLink(s.link, now, &next)
+	}
+	s.due.Store(int64(next.Sub(s.started)))
+}
+
+// TickInterval is how often a listener looks at its sessions.
+const TickInterval = 100 * time.Millisecond
+
+// maxRest is how long a session is left alone at most: what becomes due by a
+// change that nobody announces is found so late.
+const maxRest = time.Second
+
+func sooner(next *time.Time, t time.Time) {
+	if !t.IsZero() && t.Before(*next) {
+		*next = t
+	}
+}
+
+// tickClient closes a client that neither sends nor takes anything, and one
+// that leaves what it was sent for too long.
+func (s *Session) tickClient(now time.Time, next *time.Time) {
+	if limit := s.Config.SlowClientTimeout; limit > 0 && s.out.Queued() > 0 {
+		at := s.out.Progress().Add(limit)
+		if !now.Before(at) {
+			s.closeLocked(frame.ClosePolicy, "client does not read")
+			return
+		}
+		sooner(next, at)
+	}
+	if limit := s.Config.IdleTimeout; limit > 0 && s.abi != "" {
+		last := s.started.Add(time.Duration(s.lastClient.Load()))
+		if sent := s.out.Progress(); sent.After(last) {
+			last = sent
+		}
+		at := last.Add(limit)
+		if !now.Before(at) {
+			s.closeLocked(frame.CloseNormal, "idle for longer than idle_timeout")
+			return
+		}
+		sooner(next, at)
+	}
+}
+
+// tickStatuses answers what can be answered by now, and closes a client whose
+// status request nobody could answer in time (T6).
+func (s *Session) tickStatuses(now time.Time, next *time.Time) {
+	if len(s.statuses.waiting) == 0 || s.closed {
+		return
+	}
+	s.answerStatuses()
+	if len(s.statuses.waiting) == 0 {
+		return
+	}
+	at := s.statuses.since.Add(s.Config.ConnectTimeout())
+	if !now.Before(at) {
+		s.closeLocked(frame.CloseUnexpected, "fleet status unavailable")
+		return
+	}
+	sooner(next, at)
+}
+
+// tickLink applies the silence rules to the link.
+func (s *Session) tickLink(l *link, now time.Time, next *time.Time) {
+	u := &s.x.View.Upstreams[l.upstream]
+	switch {
+	case u.Online:
+		l.lost = time.Time{}
+		l.probed.Store(false)
+	case l.lost.IsZero():
+		// The monitor has just lost the node: is the link dead too?
+		l.lost = now
+		l.probed.Store(true)
+		l.sendPing()
+	}
+	owed := forward.Owed(&s.x)
+	if owed && !l.owed {
+		l.progress = now
+	}
+	l.owed = owed
+	// What waits for the client is not the upstream's silence.
+	if s.out.Queued() > 0 {
+		l.progress = now
+	}
+	clock := l.clock()
+	v := forward.Silence(s.Config, now, &clock, owed, s.x.Elsewhere)
+	if v.Keep && !l.kept {
+		l.kept = true
+		s.log.Warn("an upstream owes a block that no other one could serve; it is kept for now", "server", u.Server.Name, "block", s.x.Cursor)
+	}
+	switch {
+	case v.End != "":
+		if v.End == fleet.EndSilent {
+			s.log.Warn("nothing at all comes from an upstream", "server", u.Server.Name)
+		}
+		l.fail(v.End)
+	case v.Ping:
+		l.sendPing()
+		*next = now
+	default:
+		sooner(next, v.Again)
+	}
+	if l.Writer.Queued() > maxUnread {
+		l.fail(fleet.EndUnclean)
+	}
+}
+
+// maxUnread is how many bytes of requests and acks an upstream may leave
+// unread.
+const maxUnread = 4 << 20

@@ -1,0 +1,359 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"flotilla/gateway/config"
+	"flotilla/gateway/fleet"
+	"flotilla/gateway/pipeline"
+	"flotilla/gateway/ship/dial"
+	"flotilla/gateway/ship/frame"
+	"flotilla/stages/forward"
+)
+
+// maxPicks is how many upstreams are tried for one connect or failover (F15).
+const maxPicks = 3
+
+// unknownBlame is how long after a message of an unknown variant the end of
+// the link is taken as the answer to it (1.5).
+const unknownBlame = 5 * time.Second
+
+// serve keeps the session on an upstream until it ends.
+func (s *Session) serve() {
+	// retained is the slot of the link before, kept until the next one is up.
+	retained := pipeline.None
+	defer func() { s.release(&retained) }()
+	for {
+		l := s.connect(&retained)
+		if l == nil {
+			return
+		}
+		end := s.relay(l)
+		// Nothing can be judged on it any more: the next round has its own.
+		pause, again := s.lost(l, end)
+		l.Reader.Release()
+		l.Node.Close()
+		retained = l.upstream
+		if !again {
+			return
+		}
+		if !s.rest(pause) {
+			return
+		}
+	}
+}
+
+func blockText(n uint32) string { return fmt.Sprintf("block %d", n) }
+
+func (s *Session) release(slot *int) {
+	if *slot != pipeline.None {
+		s.Fleet.View().Upstreams[*slot].Live.Release()
+		*slot = pipeline.None
+	}
+}
+
+// rest waits before the next link. It reports false when the session is over.
+func (s *Session) rest(pause time.Duration) bool {
+	if pause <= 0 {
+		return s.ended.Err() == nil
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-s.ended.Done():
+		return false
+	}
+}
+
+// connect finds an upstream and brings a link up, holding the client for as
+// long as the configuration says when none can be had. It returns nil when the
+// session is over.
+func (s *Session) connect(retained *int) *link {
+	var hold time.Time
+	failed := 0
+	for tries := 0; ; {
+		if s.ended.Err() != nil || !s.drained(retained) {
+			return nil
+		}
+		changed := s.Fleet.Changed()
+		i := s.pick()
+		if i == pipeline.None && *retained != pipeline.None {
+			// The only slot of a node may be the one that the ended link holds.
+			s.release(retained)
+			continue
+		}
+		if i != pipeline.None {
+			l, err := s.dial(i)
+			if err == nil {
+				if s.linkUp(l, retained) {
+					return l
+				}
+				continue
+			}
+			if !errors.Is(err, context.Canceled) {
+				failed++
+			}
+			if failed < maxPicks {
+				continue
+			}
+		}
+		// Nobody, or three failures in a row: hold, or give up.
+		if hold.IsZero() {
+			hold = time.Now().Add(s.Config.HoldWait)
+			if s.Config.HoldWait > 0 {
+				s.Fleet.Stats.Holds.Inc(fleet.HoldOffline)
+				s.log.Warn("no upstream can be had; the client is held", "for", s.Config.HoldWait)
+			}
+		}
+		left := time.Until(hold)
+		if left <= 0 {
+			s.giveUp()
+			return nil
+		}
+		s.setPhase(fleet.Holding)
+		if !s.holdOn(min(left, forward.HoldPause(s.x.Session, tries)), changed) {
+			return nil
+		}
+		failed = 0
+		tries++
+	}
+}
+
+// holdOn waits for a change of the fleet or the next try.
+func (s *Session) holdOn(pause time.Duration, changed <-chan struct{}) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-changed:
+		return true
+	case <-timer.C:
+		return true
+	case <-s.ended.Done():
+		return false
+	}
+}
+
+func (s *Session) giveUp() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.Config.HoldWait > 0 {
+		s.Fleet.Stats.HoldCloses.Inc(fleet.HoldOffline)
+	}
+	reason := "no upstream available"
+	if s.abi == "" {
+		reason = "No upstream server available"
+	}
+	if !s.closed {
+		s.log.Error("no upstream can be had; the client is closed")
+	}
+	s.closeLocked(frame.CloseUnexpected, reason)
+}
+
+// drained waits until the client has taken half of what is kept for it, if
+// that is more than it may be. It reports false when the session is over.
+func (s *Session) drained(retained *int) bool {
+	for s.out.Queued() > s.Config.ClientBuffer/2 {
+		// Until then it costs no node anything.
+		s.release(retained)
+		select {
+		case <-s.wake:
+		case <-s.ended.Done():
+			return false
+		}
+	}
+	return true
+}
+
+func (s *Session) setPhase(to fleet.SessionState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.move(to)
+}
+
+// pick runs the stages for another upstream and takes a slot on it.
+func (s *Session) pick() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return pipeline.None
+	}
+	s.move(fleet.Dialing)
+	return s.Fleet.Reserve(func() int {
+		s.refresh()
+		if s.redialable() {
+			s.x.Current = s.redial
+			return s.redial
+		}
+		s.x.Cause = pipeline.Replace
+		if s.abi == "" {
+			s.x.Cause = pipeline.Connect
+		}
+		s.Pipeline.Up(&s.x)
+		s.x.Current = s.x.Pick
+		return s.x.Pick
+	})
+}
+
+// redialable reports whether a request that only wants a fresh link can have
+// it on the same upstream: nothing but coverage moves a request (S9).
+func (s *Session) redialable() bool {
+	if s.redial == pipeline.None || s.x.Excluded(s.redial, s.x.Now) {
+		return false
+	}
+	u := &s.x.View.Upstreams[s.redial]
+	return u.Online && u.Routable()
+}
+
+// dial connects to upstream i, whose slot is taken. When it fails, the slot is
+// given back and the upstream avoided for a while.
+func (s *Session) dial(i int) (*link, error) {
+	ctx, cancel := context.WithCancel(s.ended)
+	defer cancel()
+	s.mu.Lock()
+	s.cancelDial = cancel
+	u := &s.x.View.Upstreams[i]
+	s.mu.Unlock()
+	node, err := s.Fleet.Dialer.Open(ctx, u.Server.URL)
+	s.mu.Lock()
+	s.cancelDial = nil
+	s.mu.Unlock()
+	if err == nil {
+		u.Live.LinksTotal.Inc(s.purpose)
+		s.Fleet.Reached(i)
+		return newLink(node, i), nil
+	}
+	u.Live.Release()
+	s.mu.Lock()
+	s.x.Current = pipeline.None
+	s.mu.Unlock()
+	var failed *dial.Error
+	if !errors.As(err, &failed) {
+		return nil, err
+	}
+	u.Live.DialFailures.Inc(failed.Reason)
+	s.log.Warn("an upstream cannot be dialed", "server", u.Server.Name, "error", err)
+	s.mu.Lock()
+	s.x.Exclude(i, time.Now().Add(forward.AvoidFailedDial))
+	s.mu.Unlock()
+	if failed.Reason != dial.Busy {
+		s.Fleet.MarkOffline(i, err.Error())
+	}
+	return nil, err
+}
+
+// linkUp makes a dialed link the session's: the client gets its ABI with the
+// first, and the upstream what waits for it (F18). It reports false when the
+// session has ended meanwhile.
+func (s *Session) linkUp(l *link, retained *int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.release(retained)
+	if s.closed {
+		l.Node.Close()
+		s.Fleet.View().Upstreams[l.upstream].Live.Release()
+		return false
+	}
+	s.refresh()
+	u := &s.x.View.Upstreams[l.upstream]
+	s.link, s.redial = l, pipeline.None
+	s.x.Link = pipeline.Link{Up: true, Upstream: l.upstream, OnlyV0: u.Known && !u.StatusV1}
+	s.greet(l, u.Server)
+	if s.x.Asked && !s.x.Empty() {
+		s.sendRequest(s.seam)
+	}
+	s.answerStatuses()
+	s.sendPending()
+	s.purpose, s.seam = fleet.Failover, true
+	s.phase()
+	s.look()
+	return true
+}
+
+// greet sends the ABI to a client that has none yet. One that has keeps it; a
+// node with another one is worth a warning.
+func (s *Session) greet(l *link, server *config.Server) {
+	switch {
+	case s.abi == "":
+		s.abi = l.ABI.Fingerprint
+		// A failure shows as the end of the client's stream.
+		_ = s.out.Write(frame.Append(nil, frame.Text, l.ABI.Text))
+		s.lastClient.Store(int64(time.Since(s.started)))
+		close(s.served)
+	case s.abi != l.ABI.Fingerprint:
+		s.log.Warn("an upstream has another ABI than the one that the client got", "server", server.Name, "fingerprint", l.ABI.Fingerprint, "client_has", s.abi)
+	default:
+		s.log.Info("a session has an upstream again", "server", server.Name, "block", s.x.Cursor)
+	}
+}
+
+// lost takes in that a link has ended: how long to pause, and whether there is
+// a next one.
+func (s *Session) lost(l *link, end fleet.End) (pause time.Duration, again bool) {
+	s.mu.Lock()
+	c, again := s.conclude(l, end)
+	block := s.x.Cursor
+	s.mu.Unlock()
+	if c.Strike {
+		s.Fleet.Strike(l.upstream, block)
+	}
+	if c.Dead {
+		s.Fleet.MarkOffline(l.upstream, "no byte came from it")
+	}
+	return c.Pause, again
+}
+
+// conclude is lost, under the lock.
+func (s *Session) conclude(l *link, end fleet.End) (forward.Consequence, bool) {
+	s.refresh()
+	s.link = nil
+	s.x.Link = pipeline.Link{Upstream: pipeline.None}
+	s.x.Ack = 0
+	s.statuses.bringBack(l, s.x.Now)
+	current := s.x.Current
+	s.x.Current = pipeline.None
+	if s.closed {
+		return forward.Consequence{}, false
+	}
+	server := s.x.View.Upstreams[l.upstream].Server
+	switch l.left {
+	case leftRedial:
+		s.redial = l.upstream
+		return forward.Consequence{}, true
+	case leftMove:
+		return forward.Consequence{}, true
+	case leftSlow:
+		s.Fleet.Stats.SlowClients.Add(1)
+		s.log.Info("the client does not take its blocks; its link is given up until it has caught up", "server", server.Name, "queued", s.out.Queued())
+		s.purpose, s.seam = fleet.Initial, true
+		s.move(fleet.Waiting)
+		return forward.Consequence{}, true
+	case leftFailed:
+		end = l.failed
+	}
+	if end == fleet.EndUnclean && !s.x.UnknownAt.IsZero() && s.x.Now.Sub(s.x.UnknownAt) < unknownBlame {
+		s.closeLocked(frame.CloseUnsupport, "unsupported request")
+		return forward.Consequence{}, false
+	}
+	s.x.Current = current
+	c := forward.Ended(&s.x, end)
+	s.x.Current = pipeline.None
+	s.Fleet.Stats.Failovers.Inc(end)
+	s.tally.failovers++
+	if end == fleet.EndStall {
+		s.x.View.Upstreams[l.upstream].Live.Stalls.Add(1)
+	}
+	s.purpose, s.seam = fleet.Failover, true
+	s.log.Warn("the stream of an upstream ended; another link is tried", "server", server.Name, "reason", end, "block", s.x.Cursor, "pause", c.Pause)
+	if c.Exhausted {
+		s.log.Error("a block cannot be had from any upstream", "server", server.Name, "block", s.x.Cursor, "attempts", s.x.Failures)
+		s.closeLocked(frame.CloseUnexpected, blockText(s.x.Cursor)+" unavailable on all upstreams")
+		return c, false
+	}
+	s.move(fleet.Backoff)
+	return c, true
+}

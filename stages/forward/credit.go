@@ -1,0 +1,48 @@
+package forward
+
+import (
+	"math"
+
+	"flotilla/gateway/pipeline"
+)
+
+// addCredit takes an ack of the client: the credit stops at the largest that a
+// u32 holds, and the upstream is told only of the actual rise (S19). Without a
+// request on a link the credit travels with the next request.
+func addCredit(x *pipeline.Exchange, n uint32) {
+	rise := min(n, math.MaxUint32-x.Credit)
+	x.Credit += rise
+	if x.Link.Up && x.Link.Requested {
+		x.Ack += rise
+	}
+}
+
+// charge takes a result off the credit. A live node that sends without credit
+// is passed on all the same (S20).
+func charge(x *pipeline.Exchange, r *pipeline.Result) {
+	if r.Uncredited = x.Credit == 0; !r.Uncredited {
+		x.Credit--
+	}
+}
+
+// classify finds the block that a result stands for, and moves the link's
+// cursor behind it (S22).
+func classify(x *pipeline.Exchange, r *pipeline.Result) {
+	l := &x.Link
+	if r.HasThis {
+		r.Kind, r.Num = pipeline.Block, r.This.Num
+		l.Cursor, l.Exact = r.Num+1, true
+		return
+	}
+	gate := r.Head.Num
+	if l.Irreversible {
+		gate = r.LIB.Num
+	}
+	if l.Exact && l.Cursor <= gate && l.Cursor < l.End {
+		r.Kind, r.Num = pipeline.Idless, l.Cursor
+		l.Cursor++
+		return
+	}
+	r.Kind = pipeline.KeepAlive
+	l.KeepAlives = true
+}

@@ -1,0 +1,107 @@
+package forward
+
+import (
+	"encoding/binary"
+	"hash/fnv"
+	"time"
+
+	"flotilla/gateway/fleet"
+	"flotilla/gateway/pipeline"
+)
+
+// Consequence is what the end of a link brings (spec "ship" 5.2).
+type Consequence struct {
+	// Strike: the end counts against the upstream and the session's budget.
+	Strike bool
+	// Pause is how long to wait before the next link.
+	Pause time.Duration
+	// Exhausted: the budget at this block is used up; the client is closed.
+	Exhausted bool
+	// Dead: no byte came, so the upstream is offline for everyone.
+	Dead bool
+}
+
+// budget is how many strikes at one block close the client (F8).
+const budget = 5
+
+const pause = 100 * time.Millisecond
+
+// ends is the table of link ends for live upstreams. soft: others are preferred
+// afterwards; hard: not picked at all for so long.
+var ends = map[fleet.End]struct {
+	strike, soft, dead, atOnce bool
+	hard                       time.Duration
+}{
+	fleet.EndUnclean:       {strike: true, soft: true},
+	fleet.EndClean:         {},
+	fleet.EndIdle:          {},
+	fleet.EndStall:         {soft: true},
+	fleet.EndOffline:       {soft: true},
+	fleet.EndSilent:        {soft: true, dead: true},
+	fleet.EndUncovered:     {atOnce: true, hard: 30 * time.Second},
+	fleet.EndDiscontinuity: {atOnce: true, hard: 30 * time.Second},
+	fleet.EndSend:          {hard: AvoidFailedDial},
+	fleet.EndOperator:      {soft: true, hard: 10 * time.Second},
+}
+
+// AvoidFailedDial is how long a session avoids an upstream that it could not
+// dial (3.4).
+const AvoidFailedDial = 2 * time.Second
+
+// Ended takes the end of the link to x.Current into the exchange: exclusions,
+// strikes and the budget. A strike needs a request that is not satisfied:
+// nothing can fail for a client that is owed nothing.
+func Ended(x *pipeline.Exchange, end fleet.End) Consequence {
+	rule := ends[end]
+	i := x.Current
+	x.Soft = pipeline.None
+	if rule.soft {
+		x.Soft = i
+	}
+	if rule.hard > 0 {
+		x.Exclude(i, x.Now.Add(rule.hard))
+	}
+	if end == fleet.EndDiscontinuity {
+		x.SeamLeft = append(x.SeamLeft, i)
+	}
+	c := Consequence{Pause: jitter(pause, x.Session, 0), Dead: rule.dead}
+	if rule.atOnce {
+		c.Pause = 0
+	}
+	if rule.strike && x.Asked && !x.Finished() {
+		c.Strike = true
+		if !x.Stuck || x.StuckAt != x.Cursor {
+			x.Stuck, x.StuckAt, x.Failures = true, x.Cursor, 0
+		}
+		x.Failures++
+		c.Exhausted = x.Failures >= budget
+		c.Pause = jitter(pause<<(x.Failures-1), x.Session, x.Failures)
+	}
+	return c
+}
+
+// Lift ends the exclusion of the upstreams that were left at this seam because
+// they did not continue the stream: nobody does (S26).
+func Lift(x *pipeline.Exchange) {
+	for _, i := range x.SeamLeft {
+		x.Exclude(i, time.Time{})
+	}
+	x.SeamLeft = x.SeamLeft[:0]
+}
+
+// maxHoldPause is the longest pause between two tries of a session that holds.
+const maxHoldPause = 3200 * time.Millisecond
+
+// HoldPause is the pause after the n-th try, from 0 on, of a session that
+// holds because no upstream can be had (P14).
+func HoldPause(session uint64, n int) time.Duration {
+	return jitter(min(pause<<min(n, 5), maxHoldPause), session, uint32(n))
+}
+
+// jitter spreads a pause by a fifth to both sides, the same way each time for
+// one session and count (F9).
+func jitter(d time.Duration, session uint64, count uint32) time.Duration {
+	h := fnv.New64a()
+	h.Write(binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(nil, session), count))
+	return time.Duration(float64(d) * (0.8 + float64(h.Sum64()%4001)/10000))
+}
