@@ -26,9 +26,22 @@ type Options struct {
 	// Ready is called once, when every port is bound, with the addresses by
 	// listener name; that of the admin port is under "admin". Nil is allowed.
 	Ready func(map[string]net.Addr)
+	// Network is where ports are opened and nodes are dialed; nil is TCP.
+	Network Network
 	// Force ends the drain of a shutdown early when it is closed. Nil never is.
 	Force <-chan struct{}
 }
+
+// Network opens ports and connects to nodes.
+type Network interface {
+	Listen(address string) (net.Listener, error)
+	DialContext(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// tcp is the network of everything but tests.
+type tcp struct{ net.Dialer }
+
+func (*tcp) Listen(address string) (net.Listener, error) { return net.Listen("tcp", address) }
 
 // Run serves cfg until ctx ends, and then drains: readiness turns 503, no
 // client is accepted any more, those that are there get a Close frame with
@@ -39,7 +52,10 @@ func Run(ctx context.Context, cfg *config.Config, opts Options) error {
 	if log == nil {
 		log = slog.Default()
 	}
-	g := &gateway{cfg: cfg, log: log}
+	g := &gateway{cfg: cfg, log: log, network: opts.Network}
+	if g.network == nil {
+		g.network = &tcp{}
+	}
 	if err := g.bind(); err != nil {
 		g.unbind()
 		return err
@@ -55,6 +71,7 @@ func Run(ctx context.Context, cfg *config.Config, opts Options) error {
 type gateway struct {
 	cfg       *config.Config
 	log       *slog.Logger
+	network   Network
 	listeners []*listener
 	adminPort net.Listener
 	state     atomic.Pointer[admin.State]
@@ -65,7 +82,7 @@ func (g *gateway) bind() error {
 	var failed []error
 	trust := tlsfiles.NewTrust()
 	for _, cfg := range g.cfg.Listeners {
-		l, err := newListener(cfg, trust, g.log)
+		l, err := newListener(cfg, g.network, trust, g.log)
 		if err != nil {
 			failed = append(failed, err)
 			continue
@@ -74,7 +91,7 @@ func (g *gateway) bind() error {
 	}
 	if g.cfg.Admin != nil {
 		var err error
-		if g.adminPort, err = net.Listen("tcp", g.cfg.Admin.Address); err != nil {
+		if g.adminPort, err = g.network.Listen(g.cfg.Admin.Address); err != nil {
 			failed = append(failed, fmt.Errorf("the admin port cannot listen on %s: %w", g.cfg.Admin.Address, err))
 		}
 	}

@@ -36,7 +36,7 @@ type listener struct {
 }
 
 // newListener binds the port; nothing is accepted or dialed before run.
-func newListener(cfg *config.Listener, trust dial.Trust, log *slog.Logger) (*listener, error) {
+func newListener(cfg *config.Listener, network Network, trust dial.Trust, log *slog.Logger) (*listener, error) {
 	l := &listener{cfg: cfg, log: log.With("listener", cfg.Name), sessions: map[*session.Session]struct{}{}}
 	if cfg.Stitched() {
 		return nil, fmt.Errorf("listener %s has frozen servers: range-split fleets are not served by this version", cfg.Name)
@@ -53,10 +53,10 @@ func newListener(cfg *config.Listener, trust dial.Trust, log *slog.Logger) (*lis
 			return nil, fmt.Errorf("listener %s: %w", cfg.Name, err)
 		}
 	}
-	dialer := &dial.Dialer{Trust: trust, Timeout: cfg.ConnectTimeout(), MaxMessage: cfg.MaxMessage}
+	dialer := &dial.Dialer{Trust: trust, Timeout: cfg.ConnectTimeout(), MaxMessage: cfg.MaxMessage, Connect: network.DialContext}
 	l.fleet = fleet.New(cfg, dialer, l.log)
 	l.host = &session.Host{Config: cfg, Fleet: l.fleet, Pipeline: p, Log: l.log}
-	if l.port, err = net.Listen("tcp", cfg.Address); err != nil {
+	if l.port, err = network.Listen(cfg.Address); err != nil {
 		return nil, fmt.Errorf("listener %s cannot listen on %s: %w", cfg.Name, cfg.Address, err)
 	}
 	return l, nil

@@ -27,6 +27,21 @@ type Config struct {
 type Admin struct {
 	// Address is host:port.
 	Address string
+	// Dashboard is nil when the file has none. This version does not serve it.
+	Dashboard *Dashboard
+}
+
+// Dashboard are the settings of the web page and of the control API (spec
+// "config" 2.7).
+type Dashboard struct {
+	Enabled bool
+	// ControlToken is the text itself, at least 16 bytes; empty when unset.
+	ControlToken string
+	// ControlTokenFile is a path that is read at start, empty when unset. Only
+	// one of the two is set.
+	ControlTokenFile string
+	// AllowedHosts are lower-case host names without a port.
+	AllowedHosts []string
 }
 
 // Listener is one client-facing SHiP port with its own fleet.
@@ -48,6 +63,8 @@ type Listener struct {
 	Topology  Topology
 	Stitching Stitching
 	Servers   []*Server
+	// ChainAPI is nil when off. This version does not serve it.
+	ChainAPI *ChainAPI
 
 	// MaxConnections caps client connections, 1 to 1000000.
 	MaxConnections int
@@ -170,7 +187,8 @@ type Stitching struct {
 	PredialBlocks     uint32
 	GapWait           time.Duration
 	PatchHeadLIB      bool
-	// ABIFile is a path, empty when unset; ABI is its text.
+	// ABIFile is a path, empty when unset; ABI is its text as it was when the
+	// configuration was loaded.
 	ABIFile string
 	ABI     string
 	// ABIMismatch is "warn" or "exclude".
@@ -188,4 +206,40 @@ type TLS struct {
 type SNI struct {
 	ServerNames       []string
 	CertFile, KeyFile string
+}
+
+// ChainAPI is the nodeos-compatible HTTP port of a listener (spec "config"
+// 2.6).
+type ChainAPI struct {
+	// Address is host:port to bind.
+	Address string
+	// Allow lists request classes: block, info, state, exec, push.
+	Allow []string
+	// BlockSource is "frozen_first" or "live_first".
+	BlockSource string
+	// PushServers are names of servers of the same listener.
+	PushServers []string
+	// MaxBody and MaxResponse are bytes; a MaxResponse of 0 is no limit.
+	MaxBody, MaxResponse                                int64
+	MaxConnections, MaxInFlight, MaxInFlightPerUpstream int
+	UpstreamQueue, UpstreamTimeout, RequestDeadline     time.Duration
+	// MaxAttempts is 1 to 8.
+	MaxAttempts uint32
+	// Probe is the period of the health probes.
+	Probe time.Duration
+	// CORS is nil when off.
+	CORS *CORS
+	// TLS is nil for a plaintext port; it is the listener's when the file
+	// gives none of its own.
+	TLS *TLS
+}
+
+// CORS are the cross-origin headers of a chain API port.
+type CORS struct {
+	AllowOrigin string
+	// AllowHeaders is empty when unset.
+	AllowHeaders string
+	// MaxAge is whole seconds, nil when unset.
+	MaxAge           *time.Duration
+	AllowCredentials bool
 }

@@ -105,9 +105,9 @@ type Placement struct {
 	Pick       int
 	// Current is the upstream of the link, or of the dial in progress; None.
 	Current int
-	// Hard are the moments until which upstreams are never picked, by index;
+	// Hard are the upstreams that are not picked at all for a while, by index;
 	// Soft is the upstream that others are preferred to, or None (3.4).
-	Hard []time.Time
+	Hard []Exclusion
 	Soft int
 	// SeamLeft are the upstreams left at this block because they did not
 	// continue what the client has.
@@ -123,17 +123,27 @@ type Candidate struct {
 	Rank int
 }
 
-// Excluded reports whether upstream i is never to be picked now.
-func (p *Placement) Excluded(i int, now time.Time) bool {
-	return i < len(p.Hard) && now.Before(p.Hard[i])
+// Exclusion keeps an upstream from being picked until a moment. One for a node
+// that was found down ends early, when the node is seen online again.
+type Exclusion struct {
+	Until time.Time
+	Down  bool
 }
 
-// Exclude keeps upstream i from being picked until then.
-func (p *Placement) Exclude(i int, until time.Time) {
-	for len(p.Hard) <= i {
-		p.Hard = append(p.Hard, time.Time{})
+// Excluded reports whether upstream i is not to be picked now.
+func (x *Exchange) Excluded(i int, now time.Time) bool {
+	if i >= len(x.Hard) || !now.Before(x.Hard[i].Until) {
+		return false
 	}
-	p.Hard[i] = until
+	return !x.Hard[i].Down || !x.View.Upstreams[i].Online
+}
+
+// Exclude keeps upstream i from being picked.
+func (p *Placement) Exclude(i int, e Exclusion) {
+	for len(p.Hard) <= i {
+		p.Hard = append(p.Hard, Exclusion{})
+	}
+	p.Hard[i] = e
 }
 
 // Elsewhere reports whether an upstream other than the link's could serve the

@@ -59,7 +59,7 @@ func Ended(x *pipeline.Exchange, end fleet.End) Consequence {
 		x.Soft = i
 	}
 	if rule.hard > 0 {
-		x.Exclude(i, x.Now.Add(rule.hard))
+		x.Exclude(i, pipeline.Exclusion{Until: x.Now.Add(rule.hard)})
 	}
 	if end == fleet.EndDiscontinuity {
 		x.SeamLeft = append(x.SeamLeft, i)
@@ -84,7 +84,7 @@ func Ended(x *pipeline.Exchange, end fleet.End) Consequence {
 // they did not continue the stream: nobody does (S26).
 func Lift(x *pipeline.Exchange) {
 	for _, i := range x.SeamLeft {
-		x.Exclude(i, time.Time{})
+		x.Exclude(i, pipeline.Exclusion{})
 	}
 	x.SeamLeft = x.SeamLeft[:0]
 }

@@ -58,6 +58,8 @@ type Dialer struct {
 	Timeout time.Duration
 	// MaxMessage bounds each message and frame of the node, in bytes.
 	MaxMessage int64
+	// Connect makes the connection below TLS and WebSocket; nil is TCP.
+	Connect func(ctx context.Context, network, address string) (net.Conn, error)
 	// Known returns an ABI that was parsed before when its text is the given
 	// one, else nil. It saves the parsing; nil is allowed.
 	Known func(text []byte) *ship.ABI
@@ -112,9 +114,12 @@ func (d *Dialer) upgrade(ctx context.Context, target string) (net.Conn, []byte, 
 	}
 	var opened *headConn
 	var failure *Error
+	base := d.Connect
+	if base == nil {
+		base = (&net.Dialer{}).DialContext
+	}
 	connect := func(ctx context.Context, network, addr string) (net.Conn, error) {
-		var nd net.Dialer
-		conn, err := nd.DialContext(ctx, network, addr)
+		conn, err := base(ctx, network, addr)
 		if err != nil {
 			failure = &Error{Unreachable, err}
 			return nil, failure

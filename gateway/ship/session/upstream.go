@@ -237,12 +237,13 @@ func (s *Session) dial(i int) (*link, error) {
 	}
 	u.Live.DialFailures.Inc(failed.Reason)
 	s.log.Warn("an upstream cannot be dialed", "server", u.Server.Name, "error", err)
-	s.mu.Lock()
-	s.x.Exclude(i, time.Now().Add(forward.AvoidFailedDial))
-	s.mu.Unlock()
-	if failed.Reason != dial.Busy {
+	down := failed.Reason != dial.Busy
+	if down {
 		s.Fleet.MarkOffline(i, err.Error())
 	}
+	s.mu.Lock()
+	s.x.Exclude(i, pipeline.Exclusion{Until: time.Now().Add(forward.AvoidFailedDial), Down: down})
+	s.mu.Unlock()
 	return nil, err
 }
 
