@@ -1,11 +1,10 @@
-// Package gateway runs a configuration: it binds the ports, watches the nodes,
-// serves the clients, and ends all of it in order.
+// Package gateway runs a configuration: it opens the ports, watches the nodes,
+// serves the clients, exchanges the configuration while it runs, and ends all
+// of it in order.
 package gateway
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"sync"
@@ -23,11 +22,14 @@ type Options struct {
 	Logger *slog.Logger
 	// Version and Commit show in flotilla_build_info.
 	Version, Commit string
-	// Ready is called once, when every port is bound, with the addresses by
+	// Ready is called once, when every port is open, with the addresses by
 	// listener name; that of the admin port is under "admin". Nil is allowed.
 	Ready func(map[string]net.Addr)
 	// Network is where ports are opened and nodes are dialed; nil is TCP.
 	Network Network
+	// Reload brings configurations to put in force; see Watch, which makes
+	// them from files. Nil never does.
+	Reload <-chan Reload
 	// Force ends the drain of a shutdown early when it is closed. Nil never is.
 	Force <-chan struct{}
 }
@@ -48,123 +50,139 @@ func (*tcp) Listen(address string) (net.Listener, error) { return net.Listen("tc
 // 1001, and those that have not gone when shutdown_grace is over are cut off.
 // It returns when everything has ended; the error is one of the start.
 func Run(ctx context.Context, cfg *config.Config, opts Options) error {
-	log := opts.Logger
-	if log == nil {
-		log = slog.Default()
+	g := &gateway{
+		log: opts.Logger, network: opts.Network, trust: tlsfiles.NewTrust(), opts: opts,
+		listeners: map[string]*listener{}, ports: portSet{},
 	}
-	g := &gateway{cfg: cfg, log: log, network: opts.Network}
+	if g.log == nil {
+		g.log = slog.Default()
+	}
 	if g.network == nil {
 		g.network = &tcp{}
 	}
-	if err := g.bind(); err != nil {
-		g.unbind()
+	// The clients end when run says so, not when ctx does: readiness goes first.
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	g.serving = serving
+	if err := g.apply(cfg); err != nil {
 		return err
 	}
-	g.publish(false)
 	if opts.Ready != nil {
 		opts.Ready(g.addresses())
 	}
-	g.run(ctx, opts)
+	g.run(ctx, stop)
 	return nil
 }
 
+// gateway is the running process. All of it but state belongs to the goroutine
+// of Run.
 type gateway struct {
+	log     *slog.Logger
+	network Network
+	trust   *tlsfiles.Trust
+	opts    Options
+	serving context.Context
+
 	cfg       *config.Config
-	log       *slog.Logger
-	network   Network
-	listeners []*listener
-	adminPort net.Listener
-	state     atomic.Pointer[admin.State]
+	revision  uint64
+	listeners map[string]*listener
+	ports     portSet
+	admin     *adminPort
+	// leaving waits for listeners that the configuration has no more.
+	leaving sync.WaitGroup
+	state   atomic.Pointer[admin.State]
 }
 
-// bind binds all ports or reports every one that it could not.
-func (g *gateway) bind() error {
-	var failed []error
-	trust := tlsfiles.NewTrust()
-	for _, cfg := range g.cfg.Listeners {
-		l, err := newListener(cfg, g.network, trust, g.log)
-		if err != nil {
-			failed = append(failed, err)
-			continue
-		}
-		g.listeners = append(g.listeners, l)
-	}
-	if g.cfg.Admin != nil {
-		var err error
-		if g.adminPort, err = g.network.Listen(g.cfg.Admin.Address); err != nil {
-			failed = append(failed, fmt.Errorf("the admin port cannot listen on %s: %w", g.cfg.Admin.Address, err))
-		}
-	}
-	return errors.Join(failed...)
-}
-
-func (g *gateway) unbind() {
-	for _, l := range g.listeners {
-		l.port.Close()
-	}
-	if g.adminPort != nil {
-		g.adminPort.Close()
-	}
+// adminPort is the open admin port.
+type adminPort struct {
+	net.Listener
+	stop context.CancelFunc
+	done sync.WaitGroup
 }
 
 func (g *gateway) addresses() map[string]net.Addr {
 	all := map[string]net.Addr{}
-	for _, l := range g.listeners {
-		all[l.cfg.Name] = l.port.Addr()
+	for _, cfg := range g.cfg.Listeners {
+		all[cfg.Name] = g.ports[cfg.Address].Addr()
 	}
-	if g.adminPort != nil {
-		all["admin"] = g.adminPort.Addr()
+	if g.admin != nil {
+		all["admin"] = g.admin.Addr()
 	}
 	return all
 }
 
 // publish tells the admin port what runs.
-func (g *gateway) publish(draining bool) {
-	s := &admin.State{Single: g.cfg.Single, Revision: 1, ReloadOK: true, Draining: draining}
-	for _, l := range g.listeners {
-		entry := admin.Listener{Config: l.cfg, Fleet: l.fleet}
-		if l.certs != nil {
-			entry.Certificates = l.certs
+func (g *gateway) publish(change func(*admin.State)) {
+	s := &admin.State{Single: g.cfg.Single, Revision: g.revision, ReloadOK: true}
+	for _, cfg := range g.cfg.Listeners {
+		l := g.listeners[cfg.Name]
+		entry := admin.Listener{Config: cfg, Fleet: l.fleet}
+		if certs := l.certs.Load(); certs != nil {
+			entry.Certificates = certs
 		}
 		s.Listeners = append(s.Listeners, entry)
+	}
+	if change != nil {
+		change(s)
 	}
 	g.state.Store(s)
 }
 
-func (g *gateway) run(ctx context.Context, opts Options) {
-	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopServing()
-	var admins, clients sync.WaitGroup
-	administering, stopAdmin := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopAdmin()
-	if g.adminPort != nil {
-		server := admin.New(g.state.Load, opts.Version, opts.Commit, g.log)
-		admins.Go(func() {
-			if err := server.Serve(administering, g.adminPort); err != nil {
-				g.log.Error("the admin port has failed", "error", err)
-			}
-		})
-		g.log.Info("admin port", "address", g.adminPort.Addr().String())
+// openAdmin serves the admin port on l, or ends it when l is nil.
+func (g *gateway) openAdmin(l net.Listener) {
+	g.closeAdmin()
+	if l == nil {
+		return
 	}
-	for _, l := range g.listeners {
-		clients.Go(func() { l.run(serving) })
+	// It answers until the very end: readiness says that the end is coming.
+	ctx, stop := context.WithCancel(context.WithoutCancel(g.serving))
+	g.admin = &adminPort{Listener: l, stop: stop}
+	server := admin.New(g.state.Load, g.opts.Version, g.opts.Commit, g.log)
+	g.admin.done.Go(func() {
+		if err := server.Serve(ctx, l); err != nil {
+			g.log.Error("the admin port has failed", "error", err)
+		}
+	})
+	g.log.Info("admin port", "address", l.Addr().String())
+}
+
+func (g *gateway) closeAdmin() {
+	if g.admin == nil {
+		return
 	}
-	<-ctx.Done()
+	g.admin.stop()
+	g.admin.done.Wait()
+	g.admin = nil
+}
+
+func (g *gateway) run(ctx context.Context, stop context.CancelFunc) {
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case r := <-g.opts.Reload:
+			g.reload(r)
+		}
+	}
 	g.log.Info("shutting down", "grace", g.cfg.ShutdownGrace)
-	g.publish(true)
-	stopServing()
-	g.drain(&clients, opts.Force)
-	stopAdmin()
-	admins.Wait()
+	g.publish(func(s *admin.State) { s.Draining = true })
+	for _, p := range g.ports {
+		p.shut()
+	}
+	stop()
+	g.drain()
+	g.closeAdmin()
 	g.log.Info("stopped")
 }
 
 // drain waits for the clients to go, and cuts off those that do not.
-func (g *gateway) drain(clients *sync.WaitGroup, force <-chan struct{}) {
+func (g *gateway) drain() {
 	gone := make(chan struct{})
 	go func() {
-		clients.Wait()
-		close(gone)
+		defer close(gone)
+		for _, l := range g.listeners {
+			l.stop()
+		}
+		g.leaving.Wait()
 	}()
 	grace := time.NewTimer(g.cfg.ShutdownGrace)
 	defer grace.Stop()
@@ -173,7 +191,7 @@ func (g *gateway) drain(clients *sync.WaitGroup, force <-chan struct{}) {
 		return
 	case <-grace.C:
 		g.log.Warn("the shutdown grace is over; clients that are still there are cut off")
-	case <-force:
+	case <-g.opts.Force:
 		g.log.Warn("a second signal; clients that are still there are cut off")
 	}
 	for _, l := range g.listeners {

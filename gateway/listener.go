@@ -3,10 +3,10 @@ package gateway
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,28 +19,42 @@ import (
 	"flotilla/stages"
 )
 
-// listener is one client port with its fleet and its sessions.
+// listener is one client port's fleet and sessions. Its configuration may be
+// exchanged while it runs.
 type listener struct {
-	cfg   *config.Listener
 	log   *slog.Logger
-	port  net.Listener
 	fleet *fleet.Fleet
 	host  *session.Host
-	certs *tlsfiles.Certificates
+	certs atomic.Pointer[certificates]
+
+	// ctx ends everything; the fleet outlives the clients, as what they do
+	// while they end needs it.
+	ctx      context.Context
+	cancel   context.CancelFunc
+	watching context.Context
+	blind    context.CancelFunc
 
 	ids      atomic.Uint64
 	mu       sync.Mutex
 	sessions map[*session.Session]struct{}
-	// clients waits for every connection's goroutine.
-	clients sync.WaitGroup
+	closed   bool
+	// clients waits for every connection's goroutine, background for the rest.
+	clients, background sync.WaitGroup
 }
 
-// newListener binds the port; nothing is accepted or dialed before run.
+// certificates are what a TLS port presents, with what ends their watch.
+type certificates struct {
+	*tlsfiles.Certificates
+	files *config.TLS
+	stop  context.CancelFunc
+}
+
+// newListener makes a listener; nothing is dialed before start.
 func newListener(cfg *config.Listener, network Network, trust dial.Trust, log *slog.Logger) (*listener, error) {
-	l := &listener{cfg: cfg, log: log.With("listener", cfg.Name), sessions: map[*session.Session]struct{}{}}
 	if cfg.Stitched() {
 		return nil, fmt.Errorf("listener %s has frozen servers: range-split fleets are not served by this version", cfg.Name)
 	}
+	l := &listener{log: log.With("listener", cfg.Name), sessions: map[*session.Session]struct{}{}}
 	p, err := stages.Pipeline(cfg)
 	if err != nil {
 		return nil, err
@@ -48,82 +62,100 @@ func newListener(cfg *config.Listener, network Network, trust dial.Trust, log *s
 	for _, way := range p.Order() {
 		l.log.Debug("pipeline", "order", way)
 	}
-	if cfg.TLS != nil {
-		if l.certs, err = tlsfiles.Load(cfg.TLS); err != nil {
-			return nil, fmt.Errorf("listener %s: %w", cfg.Name, err)
-		}
-	}
-	dialer := &dial.Dialer{Trust: trust, Timeout: cfg.ConnectTimeout(), MaxMessage: cfg.MaxMessage, Connect: network.DialContext}
-	l.fleet = fleet.New(cfg, dialer, l.log)
-	l.host = &session.Host{Config: cfg, Fleet: l.fleet, Pipeline: p, Log: l.log}
-	if l.port, err = network.Listen(cfg.Address); err != nil {
-		return nil, fmt.Errorf("listener %s cannot listen on %s: %w", cfg.Name, cfg.Address, err)
-	}
+	l.fleet = fleet.New(cfg, &dial.Dialer{Trust: trust, Connect: network.DialContext}, l.log)
+	l.host = &session.Host{Fleet: l.fleet, Pipeline: p, Log: l.log}
 	return l, nil
 }
 
-// run serves until ctx ends; then no more clients are accepted, those that are
-// there are closed, and it returns when all are gone.
-func (l *listener) run(ctx context.Context) {
-	// The fleet outlives the clients: what they do while they end needs it.
-	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
-	var background sync.WaitGroup
-	background.Go(func() { l.fleet.Run(watching) })
-	background.Go(func() { l.tick(watching) })
-	if l.certs != nil {
-		background.Go(func() { l.certs.Watch(watching, l.log) })
+func (l *listener) name() string { return l.fleet.Config().Name }
+
+// loadCertificates loads what a configuration wants to present, or returns
+// what is in use already when that is the same.
+func (l *listener) loadCertificates(cfg *config.Listener) (*certificates, error) {
+	now := l.certs.Load()
+	if cfg.TLS == nil {
+		return nil, nil
 	}
-	l.log.Info("listening", "address", l.port.Addr().String(), "servers", len(l.fleet.View().Upstreams), "tls", l.certs != nil)
-	closePort := context.AfterFunc(ctx, func() { l.port.Close() })
-	l.accept(ctx)
-	closePort()
-	l.clients.Wait()
-	stop()
-	background.Wait()
+	if now != nil && reflect.DeepEqual(now.files, cfg.TLS) {
+		return now, nil
+	}
+	c, err := tlsfiles.Load(cfg.TLS)
+	if err != nil {
+		return nil, fmt.Errorf("listener %s: %w", cfg.Name, err)
+	}
+	for _, w := range c.Warnings() {
+		l.log.Warn("a certificate is out of its dates", "warning", w)
+	}
+	return &certificates{Certificates: c, files: cfg.TLS}, nil
 }
 
-// acceptPause is how long accepting rests after a failure that may pass, such
-// as too many open files.
-const acceptPause = time.Second
-
-func (l *listener) accept(ctx context.Context) {
-	for {
-		conn, err := l.port.Accept()
-		switch {
-		case err == nil:
-		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
-			return
-		default:
-			l.log.Warn("a connection could not be accepted", "error", err)
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(acceptPause):
-			}
-			continue
-		}
-		stats := l.fleet.Stats
-		if stats.Clients.Add(1) > int64(l.cfg.MaxConnections) {
-			stats.Clients.Add(-1)
-			stats.Rejected.Add(1)
-			conn.Close()
-			l.log.Debug("a connection was refused: max_connections is reached", "client", conn.RemoteAddr().String())
-			continue
-		}
-		stats.Accepted.Add(1)
-		l.clients.Go(func() {
-			defer stats.Clients.Add(-1)
-			l.serve(ctx, conn)
-		})
+// present puts certificates in use; nil makes it a plaintext port for the
+// connections to come.
+func (l *listener) present(c *certificates) {
+	old := l.certs.Swap(c)
+	if old == c {
+		return
 	}
+	if old != nil {
+		old.stop()
+	}
+	if c != nil {
+		ctx, stop := context.WithCancel(l.watching)
+		c.stop = stop
+		l.background.Go(func() { c.Watch(ctx, l.log) })
+	}
+}
+
+// start begins to watch the nodes. ctx ends the sessions; stop waits for them.
+func (l *listener) start(ctx context.Context) {
+	l.ctx, l.cancel = context.WithCancel(ctx)
+	l.watching, l.blind = context.WithCancel(context.WithoutCancel(ctx))
+	l.background.Go(func() { l.fleet.Run(l.watching) })
+	l.background.Go(func() { l.tick(l.watching) })
+}
+
+// stop closes the clients and returns when everything has ended. What is taken
+// from now on is closed at once.
+func (l *listener) stop() {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.cancel()
+	l.clients.Wait()
+	l.blind()
+	l.background.Wait()
+}
+
+// take serves a connection, unless there are too many.
+func (l *listener) take(conn net.Conn) {
+	stats := l.fleet.Stats
+	if stats.Clients.Add(1) > int64(l.fleet.Config().MaxConnections) {
+		stats.Clients.Add(-1)
+		stats.Rejected.Add(1)
+		conn.Close()
+		l.log.Debug("a connection was refused: max_connections is reached", "client", conn.RemoteAddr().String())
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		stats.Clients.Add(-1)
+		conn.Close()
+		return
+	}
+	stats.Accepted.Add(1)
+	l.clients.Go(func() {
+		defer stats.Clients.Add(-1)
+		l.serve(conn)
+	})
 }
 
 // serve does the handshakes of one connection and runs its session.
-func (l *listener) serve(ctx context.Context, conn net.Conn) {
+func (l *listener) serve(conn net.Conn) {
 	defer conn.Close()
 	// A client that never finishes its handshake must not hold up a shutdown.
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	early, conn, err := l.handshake(ctx, conn)
+	stop := context.AfterFunc(l.ctx, func() { conn.Close() })
+	early, conn, err := l.handshake(conn)
 	if err != nil {
 		stop()
 		l.log.Debug("a client's handshake failed", "client", conn.RemoteAddr().String(), "error", err)
@@ -136,23 +168,24 @@ func (l *listener) serve(ctx context.Context, conn net.Conn) {
 	l.mu.Lock()
 	l.sessions[s] = struct{}{}
 	l.mu.Unlock()
-	s.Run(ctx)
+	s.Run(l.ctx)
 	l.mu.Lock()
 	delete(l.sessions, s)
 	l.mu.Unlock()
 }
 
-func (l *listener) handshake(ctx context.Context, conn net.Conn) ([]byte, net.Conn, error) {
-	if l.certs != nil {
-		limit, cancel := context.WithTimeout(ctx, l.cfg.ConnectTimeout())
+func (l *listener) handshake(conn net.Conn) ([]byte, net.Conn, error) {
+	cfg := l.fleet.Config()
+	if certs := l.certs.Load(); certs != nil {
+		limit, cancel := context.WithTimeout(l.ctx, cfg.ConnectTimeout())
 		defer cancel()
-		secure := tls.Server(conn, l.certs.Config())
+		secure := tls.Server(conn, certs.Config())
 		if err := secure.HandshakeContext(limit); err != nil {
 			return nil, conn, err
 		}
 		conn = secure
 	}
-	early, err := session.Upgrade(conn, l.cfg.HandshakeTimeout)
+	early, err := session.Upgrade(conn, cfg.HandshakeTimeout)
 	return early, conn, err
 }
 

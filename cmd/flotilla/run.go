@@ -2,9 +2,10 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 
 	"flotilla/gateway"
@@ -48,26 +49,39 @@ func run(cmd *cobra.Command) error {
 		return err
 	}
 	for _, w := range warnings {
-		log.Warn(fmt.Sprint(w))
+		log.Warn(w.String())
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	defer signal.Stop(signals)
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+
+	watcher := gateway.NewWatcher(path, cfg, log)
 	force := make(chan struct{})
 	stopped := make(chan struct{})
-	defer close(stopped)
-	go func() {
-		for _, act := range []func(){cancel, func() { close(force) }} {
-			select {
-			case s := <-signals:
-				log.Info("signal", "signal", s.String())
-				act()
-			case <-stopped:
-				return
-			}
+	var background sync.WaitGroup
+	background.Go(func() { watcher.Run(ctx, hangup) })
+	background.Go(func() { obey(signals, stopped, log, cancel, func() { close(force) }) })
+	err = gateway.Run(ctx, cfg, gateway.Options{Logger: log, Version: version(), Commit: commit(), Reload: watcher.Reloads(), Force: force})
+	cancel()
+	close(stopped)
+	background.Wait()
+	return err
+}
+
+// obey does one act for each signal, until all are done or stopped is closed.
+func obey(signals <-chan os.Signal, stopped <-chan struct{}, log *slog.Logger, acts ...func()) {
+	for _, act := range acts {
+		select {
+		case s := <-signals:
+			log.Info("signal", "signal", s.String())
+			act()
+		case <-stopped:
+			return
 		}
-	}()
-	return gateway.Run(ctx, cfg, gateway.Options{Logger: log, Version: version(), Commit: commit(), Force: force})
+	}
 }

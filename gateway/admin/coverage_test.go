@@ -10,6 +10,7 @@ import (
 	"flotilla/gateway/config"
 	"flotilla/gateway/fleet"
 	"flotilla/gateway/ship"
+	"flotilla/gateway/ship/dial"
 	"flotilla/gateway/simulator"
 )
 
@@ -122,7 +123,7 @@ func TestCoverageOfListeners(t *testing.T) {
 	eos := running(t, "eos", server("a", a.Addr()), server("b", b.Addr()))
 	wax := pool("wax", down("c"))
 	wax.Config.ChainID = &[32]byte{1, 2}
-	wax.Fleet = fleet.New(wax.Config, wax.Fleet.Dialer, quiet)
+	wax.Fleet = fleet.New(wax.Config, &dial.Dialer{}, quiet)
 	await(t, eos.Fleet, 2)
 	eos.Fleet.SetDisabled(0, true)
 	if i := eos.Fleet.Reserve(func() int { return 1 }); i != 1 {

@@ -110,6 +110,9 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		collect(out, listenerMetrics, l, names, name)
 		for j := range l.view.Upstreams {
 			u := upstreamSubject{&l.view.Upstreams[j], now}
+			if u.Removed {
+				continue
+			}
 			collect(out, upstreamMetrics, u, upstreamNames, slices.Concat(name, []string{u.Server.Endpoint, u.Server.Name}))
 		}
 	}

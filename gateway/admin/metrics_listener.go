@@ -171,7 +171,7 @@ func closeLabel(code int) string {
 // range.
 func frozenUnreported(v *fleet.View) (n int) {
 	for i := range v.Upstreams {
-		if u := &v.Upstreams[i]; u.Server.Role == config.Frozen && !rangesKnown(u) {
+		if u := &v.Upstreams[i]; !u.Removed && u.Server.Role == config.Frozen && !rangesKnown(u) {
 			n++
 		}
 	}

@@ -24,10 +24,9 @@ import (
 type Fleet struct {
 	// Stats are the listener's counters.
 	Stats *Stats
-	// Dialer opens connections to the nodes, for monitors and sessions alike.
-	Dialer *dial.Dialer
 
-	cfg    *config.Listener
+	dialer dial.Dialer
+	cfg    atomic.Pointer[config.Listener]
 	log    *slog.Logger
 	events chan func(*owner)
 	done   chan struct{}
@@ -41,18 +40,33 @@ type Fleet struct {
 	// libFloor is the highest LIB ever told; LIB never goes back (M12).
 	libFloor tip
 
+	// settled is closed when every monitor has found out something; unsettled
+	// counts those that have not.
+	settled   chan struct{}
+	unsettled atomic.Int64
+
 	pick sync.Mutex
-	wake []chan struct{} // per upstream: ends its monitor's pause
 }
 
 // owner is the state that only the fleet's goroutine touches.
 type owner struct {
 	f         *Fleet
 	upstreams []Upstream
-	strikes   []strikes
-	stale     []staleness
-	warned    []warnings
+	private   []private
 	dirty     bool
+	// ctx is the fleet's; monitors waits for those that were started under it.
+	ctx      context.Context
+	monitors sync.WaitGroup
+	tick     *time.Ticker
+}
+
+// private is what the owner remembers of an upstream beside its snapshot.
+type private struct {
+	strikes strikes
+	stale   staleness
+	warned  warnings
+	// stop ends the upstream's monitor.
+	stop context.CancelFunc
 }
 
 // warnings remembers what was said of an upstream, so that it is said once.
@@ -61,59 +75,81 @@ type warnings struct {
 	incompatible string // the fingerprint that was warned of
 }
 
-// New makes the fleet of a listener. Nothing is dialed before Run.
+// New makes the fleet of a listener. dialer says how nodes are reached; its
+// limits are those of the configuration. Nothing is dialed before Run.
 func New(cfg *config.Listener, dialer *dial.Dialer, log *slog.Logger) *Fleet {
 	f := &Fleet{
-		Stats: newStats(), Dialer: dialer, cfg: cfg, log: log,
+		Stats: newStats(), dialer: *dialer, log: log,
 		events: make(chan func(*owner)), done: make(chan struct{}), started: time.Now(),
+		settled: make(chan struct{}),
 	}
-	var first View
-	for _, s := range cfg.Servers {
-		if !s.Enabled || s.URL == "" {
-			continue
-		}
-		first.Upstreams = append(first.Upstreams, Upstream{Server: s, Live: &Live{
-			LinksTotal:   NewLabelled(Initial, Handoff, Failover, Reroute, Predial),
-			DialFailures: NewLabelled(dial.Busy, dial.Unreachable, dial.Handshake, dial.BadABI),
-		}})
-		f.wake = append(f.wake, make(chan struct{}, 1))
+	f.dialer.Known = f.knownABI
+	f.cfg.Store(cfg)
+	first := View{Generation: 1, Lag: cfg.LiveLagBlocks, ChainID: (*ship.ID)(cfg.ChainID)}
+	for _, s := range monitored(cfg) {
+		first.Upstreams = append(first.Upstreams, Upstream{Server: s, Live: newLive()})
 	}
-	first.Generation, first.Lag, first.ChainID = 1, cfg.LiveLagBlocks, (*ship.ID)(cfg.ChainID)
 	f.view.Store(&first)
+	f.unsettled.Store(int64(len(first.Upstreams)))
+	if len(first.Upstreams) == 0 {
+		close(f.settled)
+	}
 	c := make(chan struct{})
 	f.changed.Store(&c)
-	dialer.Known = f.knownABI
 	return f
+}
+
+// monitored are the servers of a configuration that are used.
+func monitored(cfg *config.Listener) (list []*config.Server) {
+	for _, s := range cfg.Servers {
+		if s.Enabled && s.URL != "" {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// Config is the configuration in force.
+func (f *Fleet) Config() *config.Listener { return f.cfg.Load() }
+
+// Open connects to a node within the limits of the configuration in force.
+func (f *Fleet) Open(ctx context.Context, target string) (*dial.Node, error) {
+	d := f.dialer
+	d.Timeout, d.MaxMessage = f.Config().ConnectTimeout(), f.Config().MaxMessage
+	return d.Open(ctx, target)
 }
 
 // Run watches the nodes until ctx ends, and returns when every goroutine that
 // it started has ended.
 func (f *Fleet) Run(ctx context.Context) {
-	o := &owner{f: f, upstreams: slices.Clone(f.View().Upstreams)}
-	o.strikes = make([]strikes, len(o.upstreams))
-	o.stale = make([]staleness, len(o.upstreams))
-	o.warned = make([]warnings, len(o.upstreams))
-	var monitors sync.WaitGroup
+	o := &owner{f: f, ctx: ctx, upstreams: slices.Clone(f.View().Upstreams), tick: time.NewTicker(f.Config().Monitoring)}
+	defer o.tick.Stop()
 	for i := range o.upstreams {
-		o.strikes[i] = strikes{policy: f.cfg.Quarantine, at: map[uint32][]time.Time{}}
-		m := &monitor{f: f, index: i, server: o.upstreams[i].Server, log: f.log.With("server", o.upstreams[i].Server.Name, "upstream", o.upstreams[i].Server.Endpoint)}
-		monitors.Go(func() { m.run(ctx) })
+		o.private = append(o.private, private{})
+		o.watch(i)
 	}
-	defer monitors.Wait()
+	defer o.monitors.Wait()
 	defer close(f.done)
-	tick := time.NewTicker(f.cfg.Monitoring)
-	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
-			o.tick()
+		case <-o.tick.C:
+			o.interval()
 		case event := <-f.events:
 			event(o)
 		}
 		o.publish()
 	}
+}
+
+// watch starts the monitor of upstream i.
+func (o *owner) watch(i int) {
+	ctx, stop := context.WithCancel(o.ctx)
+	server := o.upstreams[i].Server
+	o.private[i] = private{strikes: strikes{at: map[uint32][]time.Time{}}, stop: stop}
+	m := &monitor{f: o.f, index: i, server: server, live: o.upstreams[i].Live, log: o.f.log.With("server", server.Name, "upstream", server.Endpoint)}
+	o.monitors.Go(func() { m.run(ctx) })
 }
 
 // do has the owner run event and waits until the view shows its effect. It
@@ -134,9 +170,9 @@ func (o *owner) publish() {
 	}
 	o.dirty = false
 	old := o.f.view.Load()
-	v := &View{Generation: old.Generation + 1, Upstreams: slices.Clone(o.upstreams), Lag: old.Lag, ChainID: (*ship.ID)(o.f.cfg.ChainID)}
+	v := &View{Generation: old.Generation + 1, Upstreams: slices.Clone(o.upstreams), Lag: o.f.Config().LiveLagBlocks, ChainID: (*ship.ID)(o.f.Config().ChainID)}
 	for i := range v.Upstreams {
-		v.Upstreams[i].Quarantines = slices.Clone(o.strikes[i].active)
+		v.Upstreams[i].Quarantines = slices.Clone(o.private[i].strikes.active)
 		if u := &v.Upstreams[i]; v.ChainID == nil && u.Online && u.ChainID != nil {
 			v.ChainID = u.ChainID
 		}
@@ -226,6 +262,10 @@ func (f *Fleet) View() *View { return f.view.Load() }
 // before looking at the view.
 func (f *Fleet) Changed() <-chan struct{} { return *f.changed.Load() }
 
+// Settled is closed once every node has answered, or failed to, for the first
+// time: before that, nobody online means only that it is too early to tell.
+func (f *Fleet) Settled() <-chan struct{} { return f.settled }
+
 // Reserve has choose pick an upstream and takes a slot on it. Picks happen one
 // at a time, so that a crowd that reconnects sees the load that it makes.
 // choose returns a negative index for none. A slot that was lost to
@@ -259,7 +299,7 @@ func (f *Fleet) MarkOffline(i int, why string) {
 // waits before its next attempt need not (M3).
 func (f *Fleet) Reached(i int) {
 	select {
-	case f.wake[i] <- struct{}{}:
+	case f.View().Upstreams[i].Live.wake <- struct{}{}:
 	default:
 	}
 }
@@ -267,14 +307,15 @@ func (f *Fleet) Reached(i int) {
 // Strike counts a block failure of upstream i at block n (F11).
 func (f *Fleet) Strike(i int, n uint32) {
 	f.View().Upstreams[i].Live.BlockFailures.Add(1)
-	if f.cfg.Quarantine == nil {
+	policy := f.Config().Quarantine
+	if policy == nil {
 		return
 	}
 	f.do(func(o *owner) {
-		if o.strikes[i].add(n, time.Now()) {
+		if o.private[i].strikes.add(policy, n, time.Now()) {
 			o.dirty = true
 			f.log.Warn("an upstream failed again and again at a block; it is not asked for it for a while",
-				"server", o.upstreams[i].Server.Name, "block", n, "range", f.cfg.Quarantine.Range, "for", f.cfg.Quarantine.TTL)
+				"server", o.upstreams[i].Server.Name, "block", n, "range", policy.Range, "for", policy.TTL)
 		}
 	})
 }
@@ -290,7 +331,7 @@ func (f *Fleet) SetDisabled(i int, disabled bool) {
 	})
 }
 
-// ABI is one ABI that any node of the fleet has sent, nil when there is none.
+// knownABI is the ABI with that text that a node of the fleet has sent, or nil.
 func (f *Fleet) knownABI(text []byte) *ship.ABI {
 	for _, u := range f.View().Upstreams {
 		if u.ABI != nil && bytes.Equal(u.ABI.Text, text) {
@@ -300,17 +341,18 @@ func (f *Fleet) knownABI(text []byte) *ship.ABI {
 	return nil
 }
 
-func (o *owner) tick() {
+// interval is one monitoring interval: staleness, and quarantines that end.
+func (o *owner) interval() {
 	now := time.Now()
 	for i := range o.upstreams {
 		u := &o.upstreams[i]
-		if o.strikes[i].expire(now) {
+		if o.private[i].strikes.expire(now) {
 			o.dirty = true
 		}
 		if u.Server.Role != config.Live || !u.Online {
 			continue
 		}
-		stale := o.stale[i].tick(max(u.Trace.End, u.ChainState.End))
+		stale := o.private[i].stale.tick(max(u.Trace.End, u.ChainState.End))
 		if stale == u.Stale {
 			continue
 		}
@@ -350,14 +392,14 @@ func (o *owner) offline(i int) {
 // status takes an accepted, decoded status of upstream i.
 func (o *owner) status(i int, s *ship.Status) {
 	u := &o.upstreams[i]
-	if s.Head.Num == 0 {
+	if s.Head.Num == 0 || u.Removed {
 		return
 	}
 	if reason := o.chainMismatch(i, s); reason != "" {
-		if o.warned[i].chain != reason {
+		if o.private[i].warned.chain != reason {
 			o.f.log.Warn("an upstream is kept offline: "+reason, "server", u.Server.Name)
 		}
-		o.warned[i].chain = reason
+		o.private[i].warned.chain = reason
 		if u.Online {
 			o.offline(i)
 		}
@@ -385,9 +427,9 @@ func (o *owner) status(i int, s *ship.Status) {
 // chainMismatch says why a status keeps its node offline (M8); "" when it
 // does not.
 func (o *owner) chainMismatch(i int, s *ship.Status) string {
-	pinned := (*ship.ID)(o.f.cfg.ChainID)
+	pinned := (*ship.ID)(o.f.Config().ChainID)
 	switch {
-	case !s.HasChainID && pinned != nil && o.f.cfg.RequireChainID:
+	case !s.HasChainID && pinned != nil && o.f.Config().RequireChainID:
 		return "its status names no chain_id and require_chain_id is on"
 	case !s.HasChainID:
 		return ""
@@ -406,10 +448,10 @@ func (o *owner) chainMismatch(i int, s *ship.Status) string {
 
 func (o *owner) warnMissingChain(i int, s *ship.Status) {
 	const missing = "missing"
-	switch w := &o.warned[i]; {
+	switch w := &o.private[i].warned; {
 	case s.HasChainID:
 		w.chain = ""
-	case o.f.cfg.ChainID != nil && w.chain != missing:
+	case o.f.Config().ChainID != nil && w.chain != missing:
 		w.chain = missing
 		o.f.log.Warn("an upstream is too old to name its chain_id, which therefore cannot be checked", "server", o.upstreams[i].Server.Name)
 	}
@@ -417,12 +459,12 @@ func (o *owner) warnMissingChain(i int, s *ship.Status) {
 
 func (o *owner) abi(i int, a *ship.ABI) {
 	u := &o.upstreams[i]
-	if u.ABI != nil && bytes.Equal(u.ABI.Text, a.Text) {
+	if u.Removed || u.ABI != nil && bytes.Equal(u.ABI.Text, a.Text) {
 		return
 	}
 	u.ABI, o.dirty = a, true
-	if !a.Compatible() && o.warned[i].incompatible != a.Fingerprint {
-		o.warned[i].incompatible = a.Fingerprint
+	if !a.Compatible() && o.private[i].warned.incompatible != a.Fingerprint {
+		o.private[i].warned.incompatible = a.Fingerprint
 		o.f.log.Warn("the ABI of an upstream lists other messages than this gateway knows", "server", u.Server.Name, "fingerprint", a.Fingerprint)
 	}
 }

@@ -37,6 +37,16 @@ type Live struct {
 	DialFailures Labelled[dial.Reason]
 
 	streamed tip
+	// wake ends the pause of the upstream's monitor.
+	wake chan struct{}
+}
+
+func newLive() *Live {
+	return &Live{
+		LinksTotal:   NewLabelled(Initial, Handoff, Failover, Reroute, Predial),
+		DialFailures: NewLabelled(dial.Busy, dial.Unreachable, dial.Handshake, dial.BadABI),
+		wake:         make(chan struct{}, 1),
+	}
 }
 
 // Links is how many slots are taken: links, dials in progress, and links that

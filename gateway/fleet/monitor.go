@@ -26,6 +26,7 @@ type monitor struct {
 	f      *Fleet
 	index  int
 	server *config.Server
+	live   *Live
 	log    *slog.Logger
 
 	// silent counts connections in a row on which a v1 request was sent and no
@@ -33,26 +34,42 @@ type monitor struct {
 	// forgotten when the node shows another ABI.
 	silent int
 	abi    *ship.ABI
+	told   bool
+}
+
+// settle tells the fleet of the first outcome, good or bad.
+func (m *monitor) settle() {
+	if m.told {
+		return
+	}
+	m.told = true
+	if m.f.unsettled.Add(-1) == 0 {
+		close(m.f.settled)
+	}
 }
 
 func (m *monitor) run(ctx context.Context) {
-	base := m.f.cfg.Reconnect
-	pause := &backoff.ExponentialBackOff{InitialInterval: base, Multiplier: 2, MaxInterval: max(base, maxReconnect)}
-	pause.Reset()
-	for ctx.Err() == nil {
+	defer m.settle()
+	var pause *backoff.ExponentialBackOff // of the connects that failed in a row
+	for {
+		base := m.f.Config().Reconnect
 		wait := base
-		node, err := m.f.Dialer.Open(ctx, m.server.URL)
+		node, err := m.f.Open(ctx, m.server.URL)
 		var failed *dial.Error
 		switch {
 		case err == nil:
-			pause.Reset()
+			pause = nil
 			m.log.Info("monitoring an upstream")
 			err = m.watch(ctx, node)
 			node.Close()
 		case errors.As(err, &failed) && failed.Reason != dial.BadABI:
+			if pause == nil {
+				pause = &backoff.ExponentialBackOff{InitialInterval: base, Multiplier: 2, MaxInterval: max(base, maxReconnect)}
+				pause.Reset()
+			}
 			wait = pause.NextBackOff()
 		default:
-			pause.Reset()
+			pause = nil
 		}
 		if ctx.Err() != nil {
 			return
@@ -62,6 +79,7 @@ func (m *monitor) run(ctx context.Context) {
 				o.offline(m.index)
 			}
 		})
+		m.settle()
 		m.log.Warn("an upstream cannot be watched; trying again", "error", err, "retry_in", wait)
 		m.sleep(ctx, base, wait)
 	}
@@ -78,7 +96,7 @@ func (m *monitor) sleep(ctx context.Context, base, wait time.Duration) {
 			return
 		case <-timer.C:
 			return
-		case <-m.f.wake[m.index]:
+		case <-m.live.wake:
 			timer.Reset(max(0, base-time.Since(from)))
 		}
 	}
@@ -96,7 +114,7 @@ func (m *monitor) watch(ctx context.Context, node *dial.Node) error {
 	v1 := m.asksV1()
 	answered := false
 	for {
-		due := time.Now().Add(m.f.cfg.Status)
+		due := time.Now().Add(m.f.Config().Status)
 		if err := node.Writer.Write(frame.AppendMasked(nil, frame.Binary, ship.AppendStatusRequest(nil, v1))); err != nil {
 			return err
 		}
@@ -140,7 +158,7 @@ func (m *monitor) poll(node *dial.Node, due time.Time) (got *ship.Status, err er
 			case errors.Is(err, os.ErrDeadlineExceeded) && got != nil:
 				return got, nil
 			case errors.Is(err, os.ErrDeadlineExceeded):
-				return nil, fmt.Errorf("no status came within %v", m.f.cfg.Status)
+				return nil, fmt.Errorf("no status came within %v", m.f.Config().Status)
 			case errors.Is(err, io.EOF):
 				return got, errors.New("the connection ended")
 			case err != nil:
@@ -159,6 +177,7 @@ func (m *monitor) poll(node *dial.Node, due time.Time) (got *ship.Status, err er
 			if s := m.status(&msg); s != nil {
 				got = s
 				m.f.do(func(o *owner) { o.status(m.index, s) })
+				m.settle()
 			}
 		}
 	}

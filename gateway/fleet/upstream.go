@@ -23,6 +23,9 @@ type Upstream struct {
 	Stale bool
 	// Disabled by an operator: never picked, links that it has stay.
 	Disabled bool
+	// Removed from the configuration: it only keeps its place, and the links
+	// of sessions that have not moved yet.
+	Removed bool
 
 	// Head, LIB and the ranges are those of the last status. They are kept
 	// while offline.
@@ -53,7 +56,7 @@ func (q Quarantine) Covers(n uint32, now time.Time) bool {
 }
 
 // Routable reports whether the node may be picked at all (G1).
-func (u *Upstream) Routable() bool { return !u.Disabled }
+func (u *Upstream) Routable() bool { return !u.Disabled && !u.Removed }
 
 // covers is G2 for one log of a live node: it has every block from its first
 // one on, the ones to come included.
@@ -88,11 +91,21 @@ func (u *Upstream) Full() bool {
 	return u.Server.MaxSessions > 0 && u.Live.Links() >= int64(u.Server.MaxSessions)
 }
 
-// Need is what a request asks for, as far as coverage goes. fetch_block does
-// not count (G3).
-type Need struct{ Traces, Deltas, Finality bool }
+// Understands reports whether the node knows the request, as far as its ABI
+// tells. A node drops the link on one that it does not know, so asking it could
+// only fail.
+func (u *Upstream) Understands(n Need) bool {
+	return !n.V1 || u.ABI == nil || len(u.ABI.Requests) == 0 || u.ABI.Knows("get_blocks_request_v1")
+}
+
+// Need is what a request asks of a node. fetch_block does not count (G3).
+type Need struct {
+	Traces, Deltas, Finality bool
+	// V1: it is a get_blocks_request_v1.
+	V1 bool
+}
 
 // NeedOf is what q asks for.
 func NeedOf(q *ship.BlocksRequest) Need {
-	return Need{Traces: q.FetchTraces, Deltas: q.FetchDeltas, Finality: q.FetchFinality}
+	return Need{Traces: q.FetchTraces, Deltas: q.FetchDeltas, Finality: q.FetchFinality, V1: q.V1}
 }

@@ -30,7 +30,7 @@ func (v *View) Eligible(i int, n uint32, need Need, now time.Time) bool {
 // Covers is Eligible without regard to quarantines.
 func (v *View) Covers(i int, n uint32, need Need) bool {
 	u := &v.Upstreams[i]
-	if !u.Routable() || !u.Known {
+	if !u.Routable() || !u.Known || !u.Understands(need) {
 		return false
 	}
 	if need.Traces && !u.CoversTrace(n) && v.any((*Upstream).CoversTrace, n) {

@@ -68,6 +68,10 @@ type Position struct {
 
 	// HeadSent and LIBSent are the highest that the client was told (S32).
 	HeadSent, LIBSent ship.Pos
+	// Settled is the highest LIB that came with a result that was passed on:
+	// delivered blocks up to it are irreversible. LIBSent may be above it, from
+	// a status, while the client has blocks of a fork that nobody follows now.
+	Settled uint32
 }
 
 // Finished reports whether the request is satisfied, or empty.
@@ -149,10 +153,24 @@ func (p *Placement) Exclude(i int, e Exclusion) {
 // Elsewhere reports whether an upstream other than the link's could serve the
 // cursor now (S29).
 func (x *Exchange) Elsewhere() bool {
+	return x.other(func(i int) bool { return x.View.Eligible(i, x.Cursor, fleet.NeedOf(&x.Want), x.Now) })
+}
+
+// Movable reports whether an upstream other than the link's could take the
+// session now, with its request if it has an unfinished one (F20).
+func (x *Exchange) Movable() bool {
+	if x.Asked && !x.Finished() {
+		return x.Elsewhere()
+	}
+	return x.other(func(int) bool { return true })
+}
+
+// other reports whether an upstream other than the link's can be picked, and
+// suits.
+func (x *Exchange) other(suits func(i int) bool) bool {
 	for i := range x.View.Upstreams {
 		u := &x.View.Upstreams[i]
-		if i != x.Link.Upstream && u.Routable() && u.Online && !u.Full() && !x.Excluded(i, x.Now) &&
-			x.View.Eligible(i, x.Cursor, fleet.NeedOf(&x.Want), x.Now) {
+		if i != x.Link.Upstream && u.Routable() && u.Online && !u.Full() && !x.Excluded(i, x.Now) && suits(i) {
 			return true
 		}
 	}
@@ -177,7 +195,7 @@ type Link struct {
 	First, Seam bool
 	// Head and LIB are those of its last result.
 	Head, LIB uint32
-	// KeepAlives: head-only results were seen, so more may come unasked.
+	// KeepAlives: head-only results were seen on it, so more may come unasked.
 	KeepAlives bool
 	// OnlyV0: the node answers status v0 only, which keep-alives go with.
 	OnlyV0 bool

@@ -11,6 +11,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,13 +40,13 @@ type world struct {
 const gatewayAddress = "gateway:17000"
 
 // inBubble runs test with an empty world, and then waits for all of it to end.
-func inBubble(t *testing.T, chain simulator.ChainOptions, test func(w *world)) {
+func inBubble(t *testing.T, chain simulator.ChainOptions, test func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		w := &world{t: t, ctx: ctx, net: simulator.NewNetwork(), chain: simulator.NewChain(chain)}
 		w.cfg = listener()
-		test(w)
+		test(t, w)
 		cancel()
 	})
 }
@@ -92,7 +93,7 @@ func (w *world) start() (stop func()) {
 	up := make(chan struct{})
 	go func() {
 		done <- gateway.Run(ctx, &config.Config{Listeners: []*config.Listener{w.cfg}, ShutdownGrace: 5 * time.Second}, gateway.Options{
-			Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Network: w.net,
+			Logger: slog.New(slog.NewTextHandler(logOutput(), nil)), Network: w.net,
 			Ready: func(map[string]net.Addr) { close(up) },
 		})
 	}()
@@ -106,6 +107,14 @@ func (w *world) start() (stop func()) {
 			w.t.Errorf("the gateway ended with: %v", err)
 		}
 	}
+}
+
+// logOutput shows what the gateway logs with -v.
+func logOutput() io.Writer {
+	if testing.Verbose() {
+		return os.Stderr
+	}
+	return io.Discard
 }
 
 func (w *world) dial(o simulator.ClientOptions) *simulator.Client {
@@ -161,7 +170,7 @@ func TestStreamGoesOnWhenItsNodeDies(t *testing.T) {
 		"frozen":         (*simulator.Node).Freeze,
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, simulator.ChainOptions{Head: 100}, func(w *world) {
+			inBubble(t, simulator.ChainOptions{Head: 100}, func(t *testing.T, w *world) {
 				a := w.node(simulator.Options{}, priority(0))
 				w.node(simulator.Options{}, priority(1))
 				defer w.start()()
@@ -183,7 +192,7 @@ func TestStreamGoesOnWhenItsNodeDies(t *testing.T) {
 }
 
 func TestEveryNodeDownForAMomentHoldsTheClient(t *testing.T) {
-	inBubble(t, simulator.ChainOptions{Head: 50}, func(w *world) {
+	inBubble(t, simulator.ChainOptions{Head: 50}, func(t *testing.T, w *world) {
 		a := w.node(simulator.Options{}, nil)
 		w.cfg.HoldWait = 30 * time.Second
 		defer w.start()()
@@ -210,7 +219,7 @@ func TestEveryNodeDownForAMomentHoldsTheClient(t *testing.T) {
 }
 
 func TestNoHoldClosesAsFleetRouterDoes(t *testing.T) {
-	inBubble(t, simulator.ChainOptions{Head: 50}, func(w *world) {
+	inBubble(t, simulator.ChainOptions{Head: 50}, func(t *testing.T, w *world) {
 		a := w.node(simulator.Options{}, nil)
 		defer w.start()()
 		c := w.dial(simulator.ClientOptions{AckEvery: 1})
@@ -225,7 +234,7 @@ func TestNoHoldClosesAsFleetRouterDoes(t *testing.T) {
 }
 
 func TestForkOverAFailover(t *testing.T) {
-	inBubble(t, simulator.ChainOptions{Head: 100, LIBLag: 20}, func(w *world) {
+	inBubble(t, simulator.ChainOptions{Head: 100, LIBLag: 20}, func(t *testing.T, w *world) {
 		a := w.node(simulator.Options{}, priority(0))
 		w.node(simulator.Options{}, priority(1))
 		defer w.start()()
@@ -249,7 +258,7 @@ func TestForkOverAFailover(t *testing.T) {
 }
 
 func TestShutdownTellsTheClients(t *testing.T) {
-	inBubble(t, simulator.ChainOptions{Head: 50}, func(w *world) {
+	inBubble(t, simulator.ChainOptions{Head: 50}, func(t *testing.T, w *world) {
 		w.node(simulator.Options{}, nil)
 		stop := w.start()
 		c := w.dial(simulator.ClientOptions{AckEvery: 1})
@@ -268,7 +277,7 @@ func TestShutdownTellsTheClients(t *testing.T) {
 }
 
 func TestClientThatDoesNotReadCostsNoNodeAnything(t *testing.T) {
-	inBubble(t, simulator.ChainOptions{Head: 2000, Sizes: simulator.Sizes{Traces: 64 << 10}}, func(w *world) {
+	inBubble(t, simulator.ChainOptions{Head: 2000, Sizes: simulator.Sizes{Traces: 64 << 10}}, func(t *testing.T, w *world) {
 		// This node stops for everybody when one of its clients does not read.
 		a := w.node(simulator.Options{OneQueue: true}, nil)
 		w.cfg.ClientBuffer, w.cfg.SlowClientTimeout = 1<<20, 30*time.Second

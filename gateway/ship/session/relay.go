@@ -57,7 +57,7 @@ func (s *Session) relay(l *link) fleet.End {
 		case l.closing:
 			return fleet.EndClean
 		}
-		if s.out.Queued() > s.Config.ClientBuffer {
+		if s.out.Queued() > s.Fleet.Config().ClientBuffer {
 			s.mu.Lock()
 			l.leave(leftSlow)
 			s.mu.Unlock()

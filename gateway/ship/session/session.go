@@ -16,7 +16,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"flotilla/gateway/config"
 	"flotilla/gateway/fleet"
 	"flotilla/gateway/pipeline"
 	"flotilla/gateway/ship/frame"
@@ -24,7 +23,6 @@ import (
 
 // Host is what the sessions of a listener have in common.
 type Host struct {
-	Config   *config.Listener
 	Fleet    *fleet.Fleet
 	Pipeline *pipeline.Pipeline
 	Log      *slog.Logger
@@ -94,7 +92,7 @@ func New(h *Host, id uint64, conn net.Conn, early []byte) *Session {
 	s := &Session{
 		Host: h, client: c,
 		log:    h.Log.With("session", id, "client", conn.RemoteAddr().String()),
-		reader: frame.NewReader(c, h.Config.MaxClientMessage, true, early),
+		reader: frame.NewReader(c, h.Fleet.Config().MaxClientMessage, true, early),
 		out:    frame.NewWriter(c),
 		wake:   make(chan struct{}, 1), served: make(chan struct{}),
 		started: time.Now(), purpose: fleet.Initial, redial: pipeline.None,
@@ -120,8 +118,10 @@ func (s *Session) Run(ctx context.Context) {
 	s.readClient()
 	s.finish(0, "the client is gone")
 	upstream.Wait()
-	s.client.Close()
+	// The answer to a Close may still be queued.
+	_ = s.client.SetWriteDeadline(time.Now().Add(linger))
 	s.out.Wait()
+	s.client.Close()
 	s.reader.Release()
 	s.move("")
 	s.Fleet.Stats.Closed(s.code)

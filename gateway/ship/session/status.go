@@ -31,7 +31,7 @@ func (s *Session) askStatus(v1 bool) {
 	if s.link != nil {
 		pending += len(s.link.relayed)
 	}
-	if pending >= maxStatuses || s.out.Queued() > s.Config.ClientBuffer {
+	if pending >= maxStatuses || s.out.Queued() > s.Fleet.Config().ClientBuffer {
 		s.closeLocked(frame.ClosePolicy, "too many queued status requests")
 		return
 	}

@@ -49,7 +49,7 @@ func sooner(next *time.Time, t time.Time) {
 // tickClient closes a client that neither sends nor takes anything, and one
 // that leaves what it was sent for too long.
 func (s *Session) tickClient(now time.Time, next *time.Time) {
-	if limit := s.Config.SlowClientTimeout; limit > 0 && s.out.Queued() > 0 {
+	if limit := s.Fleet.Config().SlowClientTimeout; limit > 0 && s.out.Queued() > 0 {
 		at := s.out.Progress().Add(limit)
 		if !now.Before(at) {
 			s.closeLocked(frame.ClosePolicy, "client does not read")
@@ -57,7 +57,7 @@ func (s *Session) tickClient(now time.Time, next *time.Time) {
 		}
 		sooner(next, at)
 	}
-	if limit := s.Config.IdleTimeout; limit > 0 && s.abi != "" {
+	if limit := s.Fleet.Config().IdleTimeout; limit > 0 && s.abi != "" {
 		last := s.started.Add(time.Duration(s.lastClient.Load()))
 		if sent := s.out.Progress(); sent.After(last) {
 			last = sent
@@ -81,7 +81,7 @@ func (s *Session) tickStatuses(now time.Time, next *time.Time) {
 	if len(s.statuses.waiting) == 0 {
 		return
 	}
-	at := s.statuses.since.Add(s.Config.ConnectTimeout())
+	at := s.statuses.since.Add(s.Fleet.Config().ConnectTimeout())
 	if !now.Before(at) {
 		s.closeLocked(frame.CloseUnexpected, "fleet status unavailable")
 		return
@@ -92,6 +92,11 @@ func (s *Session) tickStatuses(now time.Time, next *time.Time) {
 // tickLink applies the silence rules to the link.
 func (s *Session) tickLink(l *link, now time.Time, next *time.Time) {
 	u := &s.x.View.Upstreams[l.upstream]
+	if u.Removed && s.x.Movable() {
+		s.log.Info("the upstream is no longer in the configuration; the session moves", "server", u.Server.Name)
+		l.fail(fleet.EndOperator)
+		return
+	}
 	switch {
 	case u.Online:
 		l.lost = time.Time{}
@@ -112,7 +117,7 @@ func (s *Session) tickLink(l *link, now time.Time, next *time.Time) {
 		l.progress = now
 	}
 	clock := l.clock()
-	v := forward.Silence(s.Config, now, &clock, owed, s.x.Elsewhere)
+	v := forward.Silence(s.Fleet.Config(), now, &clock, owed, s.x.Elsewhere)
 	if v.Keep && !l.kept {
 		l.kept = true
 		s.log.Warn("an upstream owes a block that no other one could serve; it is kept for now", "server", u.Server.Name, "block", s.x.Cursor)

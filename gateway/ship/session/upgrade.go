@@ -59,7 +59,7 @@ func Upgrade(conn net.Conn, timeout time.Duration) (early []byte, err error) {
 func refuse(req *http.Request) (status int, why string) {
 	key, err := base64.StdEncoding.DecodeString(req.Header.Get("Sec-WebSocket-Key"))
 	switch {
-	case req.Method != http.MethodGet || !req.ProtoAtLeast(1, 1):
+	case req.Method != http.MethodGet || req.ProtoMajor != 1 || req.ProtoMinor < 1:
 		return http.StatusBadRequest, "a WebSocket handshake is GET with HTTP/1.1"
 	case !hasToken(req.Header, "Connection", "upgrade") || !hasToken(req.Header, "Upgrade", "websocket"):
 		return http.StatusBadRequest, "this port speaks WebSocket: the request has to ask for an upgrade to it"

@@ -26,6 +26,7 @@ func (s *Session) serve() {
 	// retained is the slot of the link before, kept until the next one is up.
 	retained := pipeline.None
 	defer func() { s.release(&retained) }()
+	s.settle()
 	for {
 		l := s.connect(&retained)
 		if l == nil {
@@ -43,6 +44,18 @@ func (s *Session) serve() {
 		if !s.rest(pause) {
 			return
 		}
+	}
+}
+
+// settle lets a client that comes right at the start wait until the nodes have
+// been asked for the first time, instead of being told that there are none.
+func (s *Session) settle() {
+	timer := time.NewTimer(s.Fleet.Config().ConnectTimeout())
+	defer timer.Stop()
+	select {
+	case <-s.Fleet.Settled():
+	case <-timer.C:
+	case <-s.ended.Done():
 	}
 }
 
@@ -104,10 +117,10 @@ func (s *Session) connect(retained *int) *link {
 		}
 		// Nobody, or three failures in a row: hold, or give up.
 		if hold.IsZero() {
-			hold = time.Now().Add(s.Config.HoldWait)
-			if s.Config.HoldWait > 0 {
+			hold = time.Now().Add(s.Fleet.Config().HoldWait)
+			if s.Fleet.Config().HoldWait > 0 {
 				s.Fleet.Stats.Holds.Inc(fleet.HoldOffline)
-				s.log.Warn("no upstream can be had; the client is held", "for", s.Config.HoldWait)
+				s.log.Warn("no upstream can be had; the client is held", "for", s.Fleet.Config().HoldWait)
 			}
 		}
 		left := time.Until(hold)
@@ -141,7 +154,7 @@ func (s *Session) holdOn(pause time.Duration, changed <-chan struct{}) bool {
 func (s *Session) giveUp() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.Config.HoldWait > 0 {
+	if s.Fleet.Config().HoldWait > 0 {
 		s.Fleet.Stats.HoldCloses.Inc(fleet.HoldOffline)
 	}
 	reason := "no upstream available"
@@ -157,7 +170,7 @@ func (s *Session) giveUp() {
 // drained waits until the client has taken half of what is kept for it, if
 // that is more than it may be. It reports false when the session is over.
 func (s *Session) drained(retained *int) bool {
-	for s.out.Queued() > s.Config.ClientBuffer/2 {
+	for s.out.Queued() > s.Fleet.Config().ClientBuffer/2 {
 		// Until then it costs no node anything.
 		s.release(retained)
 		select {
@@ -218,7 +231,7 @@ func (s *Session) dial(i int) (*link, error) {
 	s.cancelDial = cancel
 	u := &s.x.View.Upstreams[i]
 	s.mu.Unlock()
-	node, err := s.Fleet.Dialer.Open(ctx, u.Server.URL)
+	node, err := s.Fleet.Open(ctx, u.Server.URL)
 	s.mu.Lock()
 	s.cancelDial = nil
 	s.mu.Unlock()

@@ -1,0 +1,79 @@
+package fleet
+
+import (
+	"flotilla/gateway/config"
+	"flotilla/gateway/ship"
+)
+
+// Update puts another configuration of the same listener in force. A server is
+// the same one when its endpoint is spelled the same: it keeps its place, its
+// state and its counters. One that is gone keeps its place too, marked Removed,
+// so that an index means one upstream for as long as the fleet lives.
+func (f *Fleet) Update(cfg *config.Listener) {
+	f.do(func(o *owner) { o.update(cfg) })
+}
+
+func (o *owner) update(cfg *config.Listener) {
+	o.dirty = true
+	old := o.f.cfg.Swap(cfg)
+	if old.Monitoring != cfg.Monitoring {
+		o.tick.Reset(cfg.Monitoring)
+	}
+	listed := map[string]*config.Server{}
+	for _, s := range monitored(cfg) {
+		listed[s.Endpoint] = s
+	}
+	for i := range o.upstreams {
+		u := &o.upstreams[i]
+		s := listed[u.Server.Endpoint]
+		delete(listed, u.Server.Endpoint)
+		switch {
+		case s != nil && u.Removed:
+			u.Server, u.Removed = s, false
+			o.watch(i)
+			o.f.log.Info("a server is back in the configuration", "server", s.Name)
+		case s != nil:
+			u.Server = s
+		case !u.Removed:
+			o.remove(i)
+		}
+	}
+	for _, s := range monitored(cfg) {
+		if listed[s.Endpoint] == nil {
+			continue
+		}
+		o.upstreams = append(o.upstreams, Upstream{Server: s, Live: newLive()})
+		o.private = append(o.private, private{})
+		o.watch(len(o.upstreams) - 1)
+		o.f.log.Info("a server was added", "server", s.Name)
+	}
+	o.recheckChains()
+}
+
+// remove takes an upstream out of use. Links that sessions have to it stay
+// until these have moved.
+func (o *owner) remove(i int) {
+	u := &o.upstreams[i]
+	o.private[i].stop()
+	*u = Upstream{Server: u.Server, Live: u.Live, Removed: true}
+	o.private[i] = private{stop: func() {}}
+	o.f.log.Info("a server was removed", "server", u.Server.Name)
+}
+
+// recheckChains takes offline what the configuration now in force would not
+// have let online. The next status decides anew.
+func (o *owner) recheckChains() {
+	pinned := (*ship.ID)(o.f.Config().ChainID)
+	if pinned == nil {
+		return
+	}
+	for i := range o.upstreams {
+		u := &o.upstreams[i]
+		if !u.Online {
+			continue
+		}
+		if u.ChainID == nil && o.f.Config().RequireChainID || u.ChainID != nil && *u.ChainID != *pinned {
+			o.offline(i)
+		}
+	}
+}

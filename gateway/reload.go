@@ -1,0 +1,175 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"reflect"
+
+	"flotilla/gateway/admin"
+	"flotilla/gateway/config"
+)
+
+// Reload is a configuration to put in force, or the reason why there is none.
+type Reload struct {
+	Config *config.Config
+	// Err is set instead of Config when what was read is no configuration.
+	Err error
+	// Why tells the log what brought it: a change of the files, or a signal.
+	Why string
+}
+
+// reload puts a configuration in force; when that fails, everything stays as
+// it was, and the admin port tells.
+func (g *gateway) reload(r Reload) {
+	err := r.Err
+	if err == nil {
+		if reflect.DeepEqual(r.Config, g.cfg) {
+			g.publish(nil)
+			g.log.Info("the configuration is the one in force", "why", r.Why)
+			return
+		}
+		err = g.apply(r.Config)
+	}
+	if err != nil {
+		g.log.Error("the configuration was not changed", "why", r.Why, "error", err)
+		g.publish(func(s *admin.State) { s.ReloadOK, s.ReloadError = false, err.Error() })
+		return
+	}
+	g.log.Info("a new configuration is in force", "why", r.Why, "revision", g.revision)
+}
+
+// change is a configuration that has been prepared: everything that can fail
+// has been done.
+type change struct {
+	cfg    *config.Config
+	opened portSet
+	fresh  map[string]*listener
+	certs  map[string]*certificates
+	admin  net.Listener
+	// moveAdmin: the admin port is to be exchanged for admin, which is nil for
+	// none.
+	moveAdmin bool
+}
+
+// apply prepares a configuration and puts it in force, or changes nothing.
+func (g *gateway) apply(cfg *config.Config) error {
+	c, err := g.prepare(cfg)
+	if err != nil {
+		return err
+	}
+	g.commit(c)
+	return nil
+}
+
+// prepare makes the listeners that are new, loads certificates and opens
+// ports. Its error names everything that is in the way.
+func (g *gateway) prepare(cfg *config.Config) (*change, error) {
+	c := &change{cfg: cfg, fresh: map[string]*listener{}, certs: map[string]*certificates{}}
+	var failed []error
+	var wanted []string
+	for _, lc := range cfg.Listeners {
+		wanted = append(wanted, lc.Address)
+		l := g.listeners[lc.Name]
+		if l == nil {
+			var err error
+			if l, err = newListener(lc, g.network, g.trust, g.log); err != nil {
+				failed = append(failed, err)
+				continue
+			}
+			c.fresh[lc.Name] = l
+		} else if lc.Stitched() {
+			failed = append(failed, fmt.Errorf("listener %s has frozen servers: range-split fleets are not served by this version", lc.Name))
+		}
+		certs, err := l.loadCertificates(lc)
+		if err != nil {
+			failed = append(failed, err)
+		}
+		c.certs[lc.Name] = certs
+	}
+	if failed != nil {
+		return nil, errors.Join(failed...)
+	}
+	if err := g.prepareAdmin(c); err != nil {
+		failed = append(failed, err)
+	}
+	opened, err := g.ports.shift(g.network, wanted, func(p *port) { p.start(g.serving, g.log) })
+	if err != nil {
+		failed = append(failed, fmt.Errorf("a client port cannot be opened: %w", err))
+	}
+	if failed != nil {
+		for _, p := range opened {
+			p.Close()
+		}
+		if c.admin != nil {
+			c.admin.Close()
+		}
+		return nil, errors.Join(failed...)
+	}
+	c.opened = opened
+	return c, nil
+}
+
+func (g *gateway) prepareAdmin(c *change) error {
+	var now, then string
+	if g.cfg != nil && g.cfg.Admin != nil {
+		now = g.cfg.Admin.Address
+	}
+	if c.cfg.Admin != nil {
+		then = c.cfg.Admin.Address
+	}
+	if c.moveAdmin = now != then; !c.moveAdmin || then == "" {
+		return nil
+	}
+	var err error
+	if c.admin, err = g.network.Listen(then); err != nil {
+		return fmt.Errorf("the admin port cannot be opened: %w", err)
+	}
+	return nil
+}
+
+// commit puts a prepared change in force. Nothing in it can fail.
+func (g *gateway) commit(c *change) {
+	before := g.listeners
+	g.listeners = map[string]*listener{}
+	g.cfg = c.cfg
+	g.revision++
+	for address, p := range c.opened {
+		g.ports[address] = p
+	}
+	used := map[string]bool{}
+	for _, lc := range c.cfg.Listeners {
+		l := c.fresh[lc.Name]
+		if l != nil {
+			l.start(g.serving)
+		} else {
+			l = before[lc.Name]
+			delete(before, lc.Name)
+			l.fleet.Update(lc)
+		}
+		l.present(c.certs[lc.Name])
+		g.listeners[lc.Name] = l
+		g.ports[lc.Address].owner.Store(l)
+		used[lc.Address] = true
+	}
+	g.publish(nil)
+	for _, p := range c.opened {
+		p.start(g.serving, g.log)
+	}
+	for address, p := range g.ports {
+		if !used[address] {
+			p.shut()
+			delete(g.ports, address)
+		}
+	}
+	for _, l := range before {
+		l.log.Info("the listener is no longer in the configuration; its clients are closed")
+		g.leaving.Go(l.stop)
+	}
+	if c.moveAdmin {
+		g.openAdmin(c.admin)
+	}
+	for _, lc := range c.cfg.Listeners {
+		g.log.Info("listening", "listener", lc.Name, "address", g.ports[lc.Address].Addr().String(), "servers", len(lc.Servers), "tls", lc.TLS != nil)
+	}
+}
