@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"strings"
+	"unicode/utf8"
 )
 
 // ABI is what a node's first message told (spec "ship" 1.3).
@@ -31,6 +33,9 @@ var (
 func ParseABI(text []byte) (*ABI, error) {
 	if bytes.IndexByte(text, 0) >= 0 {
 		return nil, errors.New("the ABI holds a NUL byte")
+	}
+	if !utf8.Valid(text) {
+		return nil, errors.New("the ABI is no UTF-8")
 	}
 	var doc struct {
 		Version  string `json:"version"`
@@ -98,15 +103,22 @@ func Fingerprint(text []byte) string {
 	return fmt.Sprintf("%016x", h.Sum64())
 }
 
+// plainSeparators undoes an escape that encoding/json always makes and others
+// never do. The first pair keeps it from an escaped backslash.
+var plainSeparators = strings.NewReplacer(`\\`, `\\`, `\u2028`, "\u2028", `\u2029`, "\u2029")
+
 func canonicalJSON(text []byte) ([]byte, error) {
+	if !utf8.Valid(text) {
+		return nil, errors.New("no UTF-8")
+	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	var v any
 	if err := d.Decode(&v); err != nil {
 		return nil, err
 	}
-	if d.More() {
-		return nil, errors.New("more than one JSON value")
+	if _, err := d.Token(); err != io.EOF {
+		return nil, errors.New("something follows the JSON value")
 	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -114,5 +126,5 @@ func canonicalJSON(text []byte) ([]byte, error) {
 	if err := e.Encode(v); err != nil {
 		return nil, err
 	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+	return []byte(plainSeparators.Replace(strings.TrimSuffix(b.String(), "\n"))), nil
 }

@@ -141,16 +141,19 @@ func (d *decoder) u32() uint32 {
 	return 0
 }
 
+func (d *decoder) byte() byte {
+	if b := d.take(1); b != nil {
+		return b[0]
+	}
+	return 0
+}
+
 func (d *decoder) bool() bool {
-	b := d.take(1)
-	if b == nil {
-		return false
-	}
-	if b[0] > 1 {
+	b := d.byte()
+	if b > 1 {
 		d.err = errBool
-		return false
 	}
-	return b[0] == 1
+	return b == 1
 }
 
 func (d *decoder) id() (id ID) {

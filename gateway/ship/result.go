@@ -130,7 +130,7 @@ func appendOptionalBytes(b, v []byte) []byte {
 func DecodeBlock(msg []byte, r *Block) error {
 	*r = Block{}
 	d := decoder{b: msg}
-	switch variant := d.varuint32(); {
+	switch variant := d.byte(); {
 	case d.err != nil:
 		return d.err
 	case variant != BlocksResultV0 && variant != BlocksResultV1:

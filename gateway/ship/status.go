@@ -32,7 +32,7 @@ type Status struct {
 func DecodeStatus(msg []byte, s *Status) error {
 	*s = Status{}
 	d := decoder{b: msg}
-	switch variant := d.varuint32(); {
+	switch variant := d.byte(); {
 	case d.err != nil:
 		return d.err
 	case variant != StatusResultV0 && variant != StatusResultV1:

@@ -113,6 +113,7 @@ func (d *Dialer) upgrade(ctx context.Context, target string) (net.Conn, []byte, 
 		return nil, nil, &Error{Unreachable, err}
 	}
 	var opened *headConn
+	var stop func() bool
 	var failure *Error
 	base := d.Connect
 	if base == nil {
@@ -131,6 +132,8 @@ func (d *Dialer) upgrade(ctx context.Context, target string) (net.Conn, []byte, 
 			}
 		}
 		opened = &headConn{Conn: conn}
+		// The WebSocket library waits for the answer without a look at ctx.
+		stop = context.AfterFunc(ctx, func() { conn.Close() })
 		return opened, nil
 	}
 	ws := websocket.Dialer{
@@ -140,6 +143,10 @@ func (d *Dialer) upgrade(ctx context.Context, target string) (net.Conn, []byte, 
 		WriteBufferSize:   512,
 	}
 	_, resp, err := ws.DialContext(ctx, u.String(), nil)
+	if opened != nil && !stop() {
+		opened.Close()
+		return nil, nil, &Error{Handshake, ctx.Err()}
+	}
 	switch {
 	case err == nil:
 		return opened.Conn, opened.rest, nil

@@ -10,6 +10,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 )
 
 // Opcode is the kind of a frame (RFC 6455 section 5.2).
@@ -144,21 +145,31 @@ func appendHeader(b []byte, op Opcode, n int, mask byte) []byte {
 }
 
 // ClosePayload is the payload of a Close frame: the code, and as much of the
-// reason as a control frame holds. Code 1005 gives an empty payload.
+// reason as a control frame holds, cut between characters. Code 1005 gives an
+// empty payload.
 func ClosePayload(code int, reason string) []byte {
 	if code == CloseNoStatus {
 		return nil
 	}
-	reason = reason[:min(len(reason), maxControl-2)]
+	reason = strings.ToValidUTF8(reason[:min(len(reason), maxControl-2)], "")
 	return append(binary.BigEndian.AppendUint16(nil, uint16(code)), reason...)
 }
 
-// CloseCode reads the code of a Close frame; 1005 when it has none.
+// CloseCode reads the code of a Close frame: 1005 when it has none, and 1002
+// when it is cut short or none that may be sent (RFC 6455 section 7.4), so that
+// it can be sent back as it is.
 func CloseCode(payload []byte) int {
-	if len(payload) < 2 {
+	if len(payload) == 0 {
 		return CloseNoStatus
 	}
-	return int(binary.BigEndian.Uint16(payload))
+	if len(payload) < 2 {
+		return CloseProtocol
+	}
+	switch code := int(binary.BigEndian.Uint16(payload)); {
+	case code >= 1000 && code <= 1003, code >= 1007 && code <= 1014, code >= 3000 && code <= 4999:
+		return code
+	}
+	return CloseProtocol
 }
 
 // applyMask masks or unmasks b in place; key applies from b[0] on.

@@ -3,11 +3,20 @@ package frame
 import (
 	"errors"
 	"io"
+	"math"
 )
 
 // trusted is how much buffer the mere announcement of a long frame gets. A
 // longer message gets more as its bytes really come.
 const trusted = 1 << 20
+
+// maxAhead bounds the buffer that is taken before anything is known of the next
+// message: one huge block must not make every later read take as much.
+const maxAhead = 16 << 20
+
+// maxLimit bounds the limit of a reader, so that the size of a buffer, a few
+// times as much, fits an int.
+const maxLimit = math.MaxInt / 16
 
 // ErrMessageTooLarge tells of a message or frame above the reader's limit. The
 // reader is unusable after it.
@@ -101,24 +110,27 @@ type Reader struct {
 
 	buf  *[]byte
 	r, w int // the unread bytes are buf[r:w]
-	// at is where the next frame begins that has not been looked at; all
-	// frames in [r, at) belong to a message in progress.
-	at       int
+	// All frames in [r, at) belong to a message in progress. next is where the
+	// frame begins that has not been looked at: beyond at when control frames
+	// came between the fragments, else the same.
+	at, next int
 	inside   bool
 	op       Opcode
 	size     int64
 	frames   int
-	need     int // bytes from r on that the current frame is known to want
+	need     int // bytes of the message that the current frame is known to want
 	largest  int // longest message of the recent past, in bytes
 	readSize int
 	discard  bool
 }
 
 // NewReader makes a reader for what comes from a node (masked false) or from a
-// client (masked true). limit is the most bytes that a message or frame may
-// have. early are bytes that arrived with the handshake; they are copied.
+// client (masked true). limit is the most payload bytes that a message or frame
+// may have, at most a sixteenth of the largest int; the headers of a message's
+// frames may add as much again, and 64 KiB. early are bytes that arrived with
+// the handshake; they are copied.
 func NewReader(c *Conn, limit int64, masked bool, early []byte) *Reader {
-	r := &Reader{conn: c, limit: limit, masked: masked}
+	r := &Reader{conn: c, limit: min(limit, maxLimit), masked: masked}
 	if len(early) > 0 {
 		r.buf = takeBuffer(len(early))
 		r.w = copy(*r.buf, early)
@@ -133,7 +145,7 @@ func (r *Reader) Next(m *Message) (bool, error) {
 	for r.buf != nil && !r.discard {
 		b := (*r.buf)[:r.w]
 		var h header
-		ok, err := parseHeader(b[r.at:], &h)
+		ok, err := parseHeader(b[r.next:], &h)
 		if err != nil {
 			return false, err
 		}
@@ -144,36 +156,34 @@ func (r *Reader) Next(m *Message) (bool, error) {
 		if h.masked != r.masked {
 			return false, &Error{CloseProtocol, "frame is masked the wrong way"}
 		}
-		if h.op.control() {
-			if len(b)-r.at < h.size+int(h.length) {
-				r.need = r.at - r.r + h.size + int(h.length)
-				return false, nil
+		if !h.op.control() {
+			if err := r.check(&h); err != nil {
+				return false, err
 			}
-			r.takeControl(m, &h)
-			return true, nil
 		}
-		if err := r.checkOrder(&h); err != nil {
-			return false, err
-		}
-		if h.length > r.limit || r.size+h.length > r.limit {
-			return false, ErrMessageTooLarge
-		}
-		end := r.at + h.size + int(h.length)
+		end := r.next + h.size + int(h.length)
 		if end > len(b) {
-			r.need = end - r.r
+			r.need = r.at - r.r + end - r.next
 			return false, nil
 		}
-		payload := b[r.at+h.size : end]
+		payload := b[r.next+h.size : end]
 		if r.masked {
-			// Once only: the frame is complete and at moves past it.
+			// Once only: the frame is complete and next moves past it.
 			applyMask(payload, h.mask)
+		}
+		if h.op.control() {
+			r.takeControl(m, &h, payload, end)
+			return true, nil
 		}
 		if !r.inside {
 			r.inside, r.op, r.frames = true, h.op, 0
 		}
+		if r.at < r.next {
+			copy(b[r.at:], b[r.next:end])
+		}
 		r.frames++
 		r.size += h.length
-		r.at = end
+		r.at, r.next = r.at+end-r.next, end
 		if h.fin {
 			r.finish(m, b)
 			return true, nil
@@ -182,9 +192,17 @@ func (r *Reader) Next(m *Message) (bool, error) {
 	return false, nil
 }
 
-func (r *Reader) checkOrder(h *header) error {
+// check refuses a data frame that is out of order or too large.
+func (r *Reader) check(h *header) error {
 	if r.inside != (h.op == Continuation) {
 		return &Error{CloseProtocol, "fragments are out of order"}
+	}
+	if h.length > r.limit || r.size+h.length > r.limit {
+		return ErrMessageTooLarge
+	}
+	// Without this, empty fragments could fill the memory.
+	if headers := int64(r.at-r.r+h.size) - r.size; headers > r.limit+minBuffer {
+		return ErrMessageTooLarge
 	}
 	return nil
 }
@@ -195,28 +213,24 @@ func (r *Reader) finish(m *Message, b []byte) {
 		m.payload = b[r.at-int(r.size) : r.at]
 	}
 	r.largest = max(r.largest, r.at-r.r)
-	r.r, r.inside, r.size, r.need = r.at, false, 0, 0
+	r.consume(r.next)
+	r.inside, r.size, r.need = false, 0, 0
 }
 
-// takeControl hands out a control frame that stands between messages, or moves
-// one that stands between fragments out of the way: then it is copied, and the
-// frames of the message close up.
-func (r *Reader) takeControl(m *Message, h *header) {
-	b := (*r.buf)[:r.w]
-	start, end := r.at, r.at+h.size+int(h.length)
-	payload := b[start+h.size : end]
-	if h.masked {
-		applyMask(payload, h.mask)
-	}
-	*m = Message{Op: h.op, Size: int(h.length)}
-	if !r.inside {
-		m.Frames, m.payload, m.Start, m.End = b[start:end], payload, start, end
-		r.at, r.r = end, end
+// consume makes pos the place of the next message.
+func (r *Reader) consume(pos int) { r.r, r.at, r.next = pos, pos, pos }
+
+// takeControl hands out a control frame that ends at end. One that stands
+// between fragments is copied, as the next fragment may be moved over it.
+func (r *Reader) takeControl(m *Message, h *header, payload []byte, end int) {
+	*m = Message{Op: h.op, Size: len(payload), payload: payload}
+	if r.inside {
+		m.payload = append([]byte(nil), payload...)
+		r.next = end
 		return
 	}
-	m.payload = append([]byte(nil), payload...)
-	copy(b[start:], b[end:])
-	r.w -= end - start
+	m.Frames, m.Start, m.End = (*r.buf)[r.next:end], r.next, end
+	r.consume(end)
 }
 
 // Fill waits for more bytes and reads as many as fit. What Next returned
@@ -231,15 +245,16 @@ func (r *Reader) Fill() error {
 	n, err := r.conn.read(&r.buf, r.w, r.readSize)
 	r.w += n
 	if r.discard {
-		r.r, r.at = r.w, r.w
+		r.consume(r.w)
 	}
-	if err != nil {
-		return err
+	if n > 0 {
+		// An error that came with the last bytes comes again without them.
+		return nil
 	}
-	if n == 0 {
-		return io.EOF
+	if err == nil {
+		err = io.EOF
 	}
-	return nil
+	return err
 }
 
 // adapt sets the size of the next buffer after the messages of late: small
@@ -247,7 +262,7 @@ func (r *Reader) Fill() error {
 func (r *Reader) adapt() {
 	r.readSize = minBuffer
 	if r.largest > minBuffer/4 {
-		r.readSize = min(max(4*r.largest, minBuffer), max(2*r.largest, trusted))
+		r.readSize = min(max(4*r.largest, minBuffer), max(2*r.largest, trusted), maxAhead)
 	}
 	r.largest -= r.largest / 8
 }
@@ -261,29 +276,35 @@ func (r *Reader) compact() {
 	}
 	if r.r == r.w {
 		giveBuffer(r.buf)
-		r.buf, r.r, r.w, r.at = nil, 0, 0, 0
+		r.buf, r.w = nil, 0
+		r.consume(0)
 		return
+	}
+	if gap := r.next - r.at; gap > 0 {
+		copy((*r.buf)[r.at:], (*r.buf)[r.next:r.w])
+		r.next, r.w = r.at, r.w-gap
 	}
 	have := r.w - r.r
 	want := max(r.need, have+1)
+	// An announced length alone gets no more than this.
+	want = min(want, max(trusted, 4*have, 2*r.largest))
 	if want <= len(*r.buf) {
 		// Moving is dear for a large part of a message: only when little room
 		// is left behind it, or when it costs next to nothing.
-		if len(*r.buf)-r.r < max(want, have+minBuffer/2) || have <= 4096 {
+		if r.r > 0 && (len(*r.buf)-r.r < max(want, have+minBuffer/2) || have <= 4096) {
 			copy(*r.buf, (*r.buf)[r.r:r.w])
 			r.shift(r.r)
 		}
 		return
 	}
-	// An announced length alone gets no more than this.
-	grown := takeBuffer(min(want, max(trusted, 4*have, 2*r.largest)))
+	grown := takeBuffer(want)
 	copy(*grown, (*r.buf)[r.r:r.w])
 	giveBuffer(r.buf)
 	r.buf = grown
 	r.shift(r.r)
 }
 
-func (r *Reader) shift(by int) { r.r, r.w, r.at = 0, r.w-by, r.at-by }
+func (r *Reader) shift(by int) { r.r, r.w, r.at, r.next = 0, r.w-by, r.at-by, r.next-by }
 
 // Bytes is the part of the buffer from start to end: the frames of one or more
 // messages that Next returned since the last Fill.
@@ -304,5 +325,5 @@ func (r *Reader) Release() {
 // on: after a breach of the protocol nothing has a meaning any more.
 func (r *Reader) Discard() {
 	r.discard = true
-	r.r, r.at = r.w, r.w
+	r.consume(r.w)
 }

@@ -1,6 +1,8 @@
 package frame
 
 import (
+	"errors"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -91,18 +93,13 @@ func (w *Writer) writePatiently(p []byte) (int, error) {
 		return 0, err
 	}
 	n, err := w.conn.Conn.Write(p)
-	if isTimeout(err) {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
 		err = nil
 	}
 	if err == nil {
 		err = w.conn.SetWriteDeadline(time.Time{})
 	}
 	return n, err
-}
-
-func isTimeout(err error) bool {
-	t, ok := err.(interface{ Timeout() bool })
-	return ok && t.Timeout()
 }
 
 func (w *Writer) start() {
