@@ -13,6 +13,7 @@ import (
 
 	"flotilla/gateway/admin"
 	"flotilla/gateway/config"
+	"flotilla/gateway/ship/dial"
 	"flotilla/gateway/tlsfiles"
 )
 
@@ -41,9 +42,13 @@ type Network interface {
 }
 
 // tcp is the network of everything but tests.
-type tcp struct{ net.Dialer }
+type tcp struct{}
 
-func (*tcp) Listen(address string) (net.Listener, error) { return net.Listen("tcp", address) }
+func (tcp) Listen(address string) (net.Listener, error) { return net.Listen("tcp", address) }
+
+func (tcp) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	return dial.TCP(ctx, network, address)
+}
 
 // Run serves cfg until ctx ends, and then drains: readiness turns 503, no
 // client is accepted any more, those that are there get a Close frame with
@@ -58,7 +63,7 @@ func Run(ctx context.Context, cfg *config.Config, opts Options) error {
 		g.log = slog.Default()
 	}
 	if g.network == nil {
-		g.network = &tcp{}
+		g.network = tcp{}
 	}
 	// The clients end when run says so, not when ctx does: readiness goes first.
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))

@@ -28,15 +28,18 @@ func (u *Upstream) Range(l Log) ship.Range {
 }
 
 // Segments are the parts of a log that the fleet covers, ascending, merged
-// where they touch (M14). A live node's part goes to the fleet's head at
-// least. Offline upstreams count with what they reported last.
+// where they touch (M14). A live node's part goes to the fleet's head. Offline upstreams count with what they reported last.
 func (v *View) Segments(l Log, fleetHead uint32) []ship.Range {
 	var all []ship.Range
 	for i := range v.Upstreams {
 		u := &v.Upstreams[i]
 		if r := u.Range(l); u.Known && r.End > 0 {
-			r.End = max(r.End, next(fleetHead))
-			all = append(all, r)
+			// Its log may end behind the head it told of last, or ahead of it
+			// after a reset; what clients can have ends at the fleet's head.
+			r.End = next(fleetHead)
+			if !r.Empty() {
+				all = append(all, r)
+			}
 		}
 	}
 	slices.SortFunc(all, func(a, b ship.Range) int { return int(int64(a.Begin) - int64(b.Begin)) })

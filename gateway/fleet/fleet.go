@@ -186,36 +186,30 @@ func (o *owner) publish() {
 // renewTip takes the tip anew from the anchors (M10): it may go back when the
 // node that led is gone. Without an anchor the last pair stays (M11).
 func (f *Fleet) renewTip(v *View) {
-	var head, lib ship.Pos
+	var anew tip
 	anchored := false
 	v.anchors(func(u *Upstream) {
 		anchored = true
-		h, l := u.Live.streamed.get()
-		for _, p := range []ship.Pos{u.Head, h} {
-			if p.Num > head.Num {
-				head = p
-			}
-		}
-		for _, p := range []ship.Pos{u.LIB, l} {
-			if p.Num > lib.Num {
-				lib = p
-			}
-		}
+		anew.raise(&u.Head, &u.LIB, u.Live)
+		head, lib := u.Live.streamed.get()
+		anew.raise(&head, &lib, u.Live)
 	})
 	if !anchored {
 		return
 	}
-	before, _ := f.tip.get()
-	f.tip.reset()
-	f.raiseTip(&head, &lib)
-	if now, _ := f.tip.get(); now.Num > before.Num {
-		f.headAt.Store(int64(time.Since(f.started)))
-	}
+	before := f.tip.headNum.Load()
+	f.tip.mu.Lock()
+	f.tip.head, f.tip.lib, f.tip.source = anew.head, anew.lib, anew.source
+	f.tip.headNum.Store(anew.head.Num)
+	f.tip.libNum.Store(anew.lib.Num)
+	f.tip.mu.Unlock()
+	f.libFloor.raise(&ship.Pos{}, &anew.lib, nil)
+	f.risen(before)
 }
 
-func (f *Fleet) raiseTip(head, lib *ship.Pos) {
-	f.libFloor.raise(&ship.Pos{}, lib)
-	if before := f.tip.headNum.Load(); f.tip.raise(head, lib) && head.Num > before {
+// risen notes when the number of the head was last seen above before.
+func (f *Fleet) risen(before uint32) {
+	if f.tip.headNum.Load() > before {
 		f.headAt.Store(int64(time.Since(f.started)))
 	}
 }
@@ -224,8 +218,13 @@ func (f *Fleet) raiseTip(head, lib *ship.Pos) {
 // i (S33). It is cheap when they are not new.
 func (f *Fleet) Observe(v *View, i int, head, lib *ship.Pos) {
 	u := &v.Upstreams[i]
-	if u.Live.streamed.raise(head, lib) && u.anchor() {
-		f.raiseTip(head, lib)
+	if !u.Live.streamed.raise(head, lib, u.Live) || !u.anchor() {
+		return
+	}
+	before := f.tip.headNum.Load()
+	if f.tip.raise(head, lib, u.Live) {
+		f.libFloor.raise(&ship.Pos{}, lib, nil)
+		f.risen(before)
 	}
 }
 
@@ -307,6 +306,12 @@ func (f *Fleet) Reached(i int) {
 // Strike counts a block failure of upstream i at block n (F11).
 func (f *Fleet) Strike(i int, n uint32) {
 	f.View().Upstreams[i].Live.BlockFailures.Add(1)
+	f.blame(i, n)
+}
+
+// blame counts towards the quarantine of upstream i at block n, if there is to
+// be one.
+func (f *Fleet) blame(i int, n uint32) {
 	policy := f.Config().Quarantine
 	if policy == nil {
 		return
@@ -319,6 +324,11 @@ func (f *Fleet) Strike(i int, n uint32) {
 		}
 	})
 }
+
+// Suspect is told by a session that upstream i did not send block n although it
+// owed it and stayed connected: its log may have a hole there. That counts
+// towards a quarantine, but is no block failure (F7, F11).
+func (f *Fleet) Suspect(i int, n uint32) { f.blame(i, n) }
 
 // SetDisabled takes upstream i out of selection, tip and readiness, or back
 // in. Links that it has stay.

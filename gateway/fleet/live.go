@@ -99,32 +99,37 @@ func (c *Labelled[L]) Each(f func(value L, count uint64)) {
 	}
 }
 
-// tip is the highest head and LIB seen so far, each by number; of equal
-// numbers the first id stays.
+// tip is the highest head and LIB seen so far, each by number.
 type tip struct {
 	// headNum and libNum allow a look without the lock, which nearly every
 	// result needs only.
 	headNum, libNum atomic.Uint32
 	mu              sync.Mutex
 	head, lib       ship.Pos
+	// source is the upstream that the head came from: a fork of the newest
+	// block has its number and another id, and only the node that told of the
+	// block can take it back.
+	source *Live
 }
 
-// raise takes what is higher and reports whether anything was.
-func (t *tip) raise(head, lib *ship.Pos) bool {
-	if head.Num <= t.headNum.Load() && lib.Num <= t.libNum.Load() {
+// raise takes what is higher, and another id of the head from the one that it
+// came from. It reports whether anything was taken.
+func (t *tip) raise(head, lib *ship.Pos, source *Live) bool {
+	if head.Num < t.headNum.Load() && lib.Num <= t.libNum.Load() {
 		return false
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if head.Num > t.head.Num {
-		t.head = *head
+	raised := false
+	if head.Num > t.head.Num || head.Num == t.head.Num && source == t.source && head.ID != t.head.ID {
+		t.head, t.source, raised = *head, source, true
 		t.headNum.Store(head.Num)
 	}
 	if lib.Num > t.lib.Num {
-		t.lib = *lib
+		t.lib, raised = *lib, true
 		t.libNum.Store(lib.Num)
 	}
-	return true
+	return raised
 }
 
 func (t *tip) get() (head, lib ship.Pos) {
@@ -137,7 +142,7 @@ func (t *tip) get() (head, lib ship.Pos) {
 func (t *tip) reset() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.head, t.lib = ship.Pos{}, ship.Pos{}
+	t.head, t.lib, t.source = ship.Pos{}, ship.Pos{}, nil
 	t.headNum.Store(0)
 	t.libNum.Store(0)
 }

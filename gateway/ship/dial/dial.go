@@ -117,7 +117,7 @@ func (d *Dialer) upgrade(ctx context.Context, target string) (net.Conn, []byte, 
 	var failure *Error
 	base := d.Connect
 	if base == nil {
-		base = (&net.Dialer{}).DialContext
+		base = TCP
 	}
 	connect := func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := base(ctx, network, addr)

@@ -57,10 +57,12 @@ type Session struct {
 	x  pipeline.Exchange
 	// link is nil while there is none.
 	link *link
-	// cancelDial ends the dial in progress, nil when there is none; the
+	// cancelDial calls the dials in progress off, nil when there are none; the
 	// session then picks anew.
 	cancelDial context.CancelFunc
-	state      fleet.SessionState
+	// racers waits for the dials, those that have lost their race too.
+	racers sync.WaitGroup
+	state  fleet.SessionState
 	// purpose is why the next link is dialed, seam whether it goes on where
 	// another ended.
 	purpose fleet.Purpose

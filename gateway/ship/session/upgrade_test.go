@@ -244,7 +244,8 @@ func TestUpgradeSlowHead(t *testing.T) {
 		const timeout = 100 * time.Millisecond
 		began := time.Now()
 		_, err := Upgrade(ours, timeout)
-		if !errors.Is(err, os.ErrDeadlineExceeded) {
+		// Half a line is reported as what it is, a bad request line.
+		if err == nil || !slow && !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("slow %v: got %v", slow, err)
 		}
 		if took := time.Since(began); took < timeout {

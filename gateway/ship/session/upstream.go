@@ -1,21 +1,15 @@
 package session
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"flotilla/gateway/config"
 	"flotilla/gateway/fleet"
 	"flotilla/gateway/pipeline"
-	"flotilla/gateway/ship/dial"
 	"flotilla/gateway/ship/frame"
 	"flotilla/stages/forward"
 )
-
-// maxPicks is how many upstreams are tried for one connect or failover (F15).
-const maxPicks = 3
 
 // unknownBlame is how long after a message of an unknown variant the end of
 // the link is taken as the answer to it (1.5).
@@ -26,6 +20,7 @@ func (s *Session) serve() {
 	// retained is the slot of the link before, kept until the next one is up.
 	retained := pipeline.None
 	defer func() { s.release(&retained) }()
+	defer s.racers.Wait()
 	s.settle()
 	for {
 		l := s.connect(&retained)
@@ -88,40 +83,27 @@ func (s *Session) rest(pause time.Duration) bool {
 // session is over.
 func (s *Session) connect(retained *int) *link {
 	var hold time.Time
-	failed := 0
 	for tries := 0; ; {
 		if s.ended.Err() != nil || !s.drained(retained) {
 			return nil
 		}
 		changed := s.Fleet.Changed()
-		i := s.pick()
-		if i == pipeline.None && *retained != pipeline.None {
-			// The only slot of a node may be the one that the ended link holds.
-			s.release(retained)
+		l, again := s.race(retained)
+		switch {
+		case l != nil && again:
+			s.discard(l)
 			continue
-		}
-		if i != pipeline.None {
-			l, err := s.dial(i)
-			if err == nil {
-				if s.linkUp(l, retained) {
-					return l
-				}
-				continue
+		case l != nil:
+			if s.linkUp(l, retained) {
+				return l
 			}
-			if !errors.Is(err, context.Canceled) {
-				failed++
-			}
-			if failed < maxPicks {
-				continue
-			}
+			return nil
+		case again:
+			continue
 		}
 		// Nobody, or three failures in a row: hold, or give up.
 		if hold.IsZero() {
-			hold = time.Now().Add(s.Fleet.Config().HoldWait)
-			if s.Fleet.Config().HoldWait > 0 {
-				s.Fleet.Stats.Holds.Inc(fleet.HoldOffline)
-				s.log.Warn("no upstream can be had; the client is held", "for", s.Fleet.Config().HoldWait)
-			}
+			hold = s.beginHold()
 		}
 		left := time.Until(hold)
 		if left <= 0 {
@@ -132,9 +114,18 @@ func (s *Session) connect(retained *int) *link {
 		if !s.holdOn(min(left, forward.HoldPause(s.x.Session, tries)), changed) {
 			return nil
 		}
-		failed = 0
 		tries++
 	}
+}
+
+// beginHold returns until when the client may be held.
+func (s *Session) beginHold() time.Time {
+	limit := s.Fleet.Config().HoldWait
+	if limit > 0 {
+		s.Fleet.Stats.Holds.Inc(fleet.HoldOffline)
+		s.log.Warn("no upstream can be had; the client is held", "for", limit)
+	}
+	return time.Now().Add(limit)
 }
 
 // holdOn waits for a change of the fleet or the next try.
@@ -222,44 +213,6 @@ func (s *Session) redialable() bool {
 	return u.Online && u.Routable()
 }
 
-// dial connects to upstream i, whose slot is taken. When it fails, the slot is
-// given back and the upstream avoided for a while.
-func (s *Session) dial(i int) (*link, error) {
-	ctx, cancel := context.WithCancel(s.ended)
-	defer cancel()
-	s.mu.Lock()
-	s.cancelDial = cancel
-	u := &s.x.View.Upstreams[i]
-	s.mu.Unlock()
-	node, err := s.Fleet.Open(ctx, u.Server.URL)
-	s.mu.Lock()
-	s.cancelDial = nil
-	s.mu.Unlock()
-	if err == nil {
-		u.Live.LinksTotal.Inc(s.purpose)
-		s.Fleet.Reached(i)
-		return newLink(node, i), nil
-	}
-	u.Live.Release()
-	s.mu.Lock()
-	s.x.Current = pipeline.None
-	s.mu.Unlock()
-	var failed *dial.Error
-	if !errors.As(err, &failed) {
-		return nil, err
-	}
-	u.Live.DialFailures.Inc(failed.Reason)
-	s.log.Warn("an upstream cannot be dialed", "server", u.Server.Name, "error", err)
-	down := failed.Reason != dial.Busy
-	if down {
-		s.Fleet.MarkOffline(i, err.Error())
-	}
-	s.mu.Lock()
-	s.x.Exclude(i, pipeline.Exclusion{Until: time.Now().Add(forward.AvoidFailedDial), Down: down})
-	s.mu.Unlock()
-	return nil, err
-}
-
 // linkUp makes a dialed link the session's: the client gets its ABI with the
 // first, and the upstream what waits for it (F18). It reports false when the
 // session has ended meanwhile.
@@ -268,13 +221,14 @@ func (s *Session) linkUp(l *link, retained *int) bool {
 	defer s.mu.Unlock()
 	s.release(retained)
 	if s.closed {
-		l.Node.Close()
-		s.Fleet.View().Upstreams[l.upstream].Live.Release()
+		s.discard(l)
 		return false
 	}
 	s.refresh()
 	u := &s.x.View.Upstreams[l.upstream]
+	u.Live.LinksTotal.Inc(s.purpose)
 	s.link, s.redial = l, pipeline.None
+	s.x.Current = l.upstream
 	s.x.Link = pipeline.Link{Up: true, Upstream: l.upstream, OnlyV0: u.Known && !u.StatusV1}
 	s.greet(l, u.Server)
 	if s.x.Asked && !s.x.Empty() {
