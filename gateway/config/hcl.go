@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 
 	"github.com/hashicorp/hcl/v2"
@@ -18,7 +19,7 @@ func readHCL(r *report, sources []*source) *node {
 	var bodies []*hclsyntax.Body
 	for _, src := range sources {
 		h.sources[src.name] = src
-		if !h.checkSize(src) {
+		if !h.checkTokens(src) {
 			continue
 		}
 		file, diags := hclsyntax.ParseConfig(src.text, src.name, hcl.InitialPos)
@@ -280,7 +281,11 @@ const (
 	maxHeredocFile = 64 << 10
 )
 
-func (h *hclReader) checkSize(src *source) bool {
+var hugeNumber = regexp.MustCompile(`^\s*[0-9.]+[eE][+-]?[0-9]{4,}\s*$`)
+
+// checkTokens refuses what would take too long to parse or to evaluate, and
+// arithmetic with it: settings are values, not programs.
+func (h *hclReader) checkTokens(src *source) bool {
 	rest := src.text[bytes.LastIndex(src.text, []byte("*/"))+1:]
 	switch {
 	case bytes.Count(rest, []byte("/*")) > maxOpenComments:
@@ -300,6 +305,10 @@ func (h *hclReader) checkSize(src *source) bool {
 		switch t.Type {
 		case hclsyntax.TokenOBrace, hclsyntax.TokenOBrack, hclsyntax.TokenOParen, hclsyntax.TokenTemplateInterp, hclsyntax.TokenTemplateControl:
 			open = append(open, t.Type)
+			if t.Type == hclsyntax.TokenOBrack || t.Type == hclsyntax.TokenOParen {
+				// An index or a call.
+				operators++
+			}
 		case hclsyntax.TokenCBrace, hclsyntax.TokenCBrack, hclsyntax.TokenCParen, hclsyntax.TokenTemplateSeqEnd:
 			open = open[:max(0, len(open)-1)]
 		case hclsyntax.TokenNewline:
@@ -314,8 +323,20 @@ func (h *hclReader) checkSize(src *source) bool {
 					return false
 				}
 			}
+		case hclsyntax.TokenPlus, hclsyntax.TokenMinus, hclsyntax.TokenStar, hclsyntax.TokenSlash, hclsyntax.TokenPercent,
+			hclsyntax.TokenLessThan, hclsyntax.TokenLessThanEq, hclsyntax.TokenGreaterThan, hclsyntax.TokenGreaterThanEq:
+			h.report.problem(h.place(t.Range), fmt.Sprintf("the expression has a %q; arithmetic is not supported", t.Bytes),
+				"write the value itself, which is never negative")
+			return false
+		case hclsyntax.TokenNumberLit, hclsyntax.TokenQuotedLit:
+			// Working out such a number takes minutes, and it would be as long
+			// for a text that is used as a number.
+			if hugeNumber.Match(t.Bytes) {
+				h.report.problem(h.place(t.Range), "the number is out of any range", "an exponent has at most three digits")
+				return false
+			}
 		case hclsyntax.TokenComma, hclsyntax.TokenEqual, hclsyntax.TokenComment, hclsyntax.TokenOQuote, hclsyntax.TokenCQuote,
-			hclsyntax.TokenQuotedLit, hclsyntax.TokenStringLit, hclsyntax.TokenNumberLit, hclsyntax.TokenEOF:
+			hclsyntax.TokenStringLit, hclsyntax.TokenEOF:
 		default:
 			operators++
 		}

@@ -37,7 +37,7 @@ var hclRules = []rule{
 	{"locals with a label", hclWith(`locals «"x" {}`, ""), words("label")},
 	{"block in locals", hclWith("locals {\n  «x {}\n}", ""), words("x")},
 	{"too deep", hclWith("", "  max_connections = "+strings.Repeat("(", 99)+"«("), words("too deep")},
-	{"too long", hclWith("", "  max_connections = 1"+strings.Repeat("+1", 5000)+"«+1"), words("too long")},
+	{"too long", hclWith("", "  max_connections = local"+strings.Repeat(".a", 5000)+"«.a"), words("too long")},
 
 	// Names.
 	{"unknown attribute", hclWith("", "  «max_conections = 1"), words(`listener "eos": max_conections`, "did you mean max_connections?")},
@@ -65,7 +65,11 @@ var hclRules = []rule{
 	{"bad size", hclWith("", `  max_message = «"5 MByte"`), words("max_message", `"64KiB"`)},
 	{"size 0", hclWith("", `  max_message = «0`), words("max_message", "1B")},
 	{"fraction", hclWith("", "  max_connections = «1.5"), words("max_connections", "1.5")},
-	{"huge number", hclWith("", "  max_connections = «1e999999"), words("max_connections")},
+	{"huge number", hclWith("", "  max_connections = «1e999"), words("max_connections", "1 to 1000000")},
+	{"negative number", hclWith("", "  max_connections = «-1"), words("-", "arithmetic")},
+	{"sum", hclWith("", "  max_connections = 1 «+ 1"), words("+", "arithmetic")},
+	{"number that takes long", hclWith("", "  max_connections = «1e-9999999"), words("out of any range")},
+	{"text that takes long", hclWith("", `  max_connections = [1]["«1e-9999999"]`), words("out of any range")},
 	{"address without a port", "listener \"ship\" \"x\" {\n  address = «\"0.0.0.0\"\n  chain_id = \"" + someChain + "\"\n  server \"a\" { endpoint = \"h:1\" }\n}", words(`listener "x": address`, "host:port")},
 	{"address with port 0", hclWith(`admin { address = «"127.0.0.1:0" }`, ""), words("admin.address", "port")},
 	{"address with a bad host", hclWith(`admin { address = «"a b:1" }`, ""), words("admin.address", "host")},
@@ -122,8 +126,8 @@ func TestHCLValues(t *testing.T) {
 	}
 	cfg, _, err := Parse("flotilla.hcl", []byte(`
 locals {
-  head = local.rack + 1
-  rack = 10
+  head = local.rack
+  rack = 11
 }
 shutdown_grace = "1m30s"
 admin {

@@ -104,15 +104,17 @@ func TestManyProblemsAreCounted(t *testing.T) {
 
 // TestHostileInput must end soon and without exhausting the stack.
 func TestHostileInput(t *testing.T) {
-	for name, piece := range map[string]string{
-		"parentheses": "(", "brackets": "[", "braces": "{", "not": "!", "minus": "-", "sum": "1+", "condition": "1?1:", "template": "\"${", "index": "a[0]", "heredoc": "<<A\n", "lines": "<A\n", "comments": "#\n/*", "quotes": "\"", "blocks": "a {\n", "escapes": "\"${\"%{", "dots": "a.",
+	for _, c := range []struct{ piece, word string }{
+		{"(", "too deep"}, {"[", "too deep"}, {"{", "too deep"}, {"\"${", "too deep"}, {"a {\n", "too deep"}, {"\"${\"%{", "too deep"},
+		{"!", "too long"}, {"-", "arithmetic"}, {"1+", "arithmetic"}, {"1?1:", "too long"}, {"[a]", "too long"}, {"a.", "too long"}, {"<A ", "arithmetic"},
+		{"<<A\n", "too large"}, {"#\n/*", "not closed"}, {"\"", "newline"},
 	} {
-		text := "x = " + strings.Repeat(piece, maxFile/8/len(piece))
-		if _, _, err := Parse("flotilla.hcl", []byte(text)); err == nil {
-			t.Errorf("%s are accepted", name)
+		text := strings.Repeat(c.piece, maxFile/len(c.piece)/10)
+		if _, _, err := Parse("flotilla.hcl", []byte("x = "+text)); err == nil || !strings.Contains(err.Error(), c.word) {
+			t.Errorf("%q again and again: %v, want %q", c.piece, err, c.word)
 		}
-		if _, _, err := Parse("config.json", []byte(`{"x": `+strings.TrimPrefix(text, "x = "))); err == nil {
-			t.Errorf("%s are accepted as JSON", name)
+		if _, _, err := Parse("config.json", []byte(`{"x": `+text)); err == nil || !strings.Contains(err.Error(), "not JSON") {
+			t.Errorf("%q again and again is taken as JSON: %v", c.piece, err)
 		}
 	}
 	var chain strings.Builder

@@ -251,6 +251,9 @@ type Budget struct {
 // Result is one block result on its way down.
 type Result struct {
 	ship.BlockHeader
+	// Parts are the payload fields that it has; all of them when the message
+	// does not decode far enough to tell.
+	Parts ship.Parts
 	// Size is the length of the message, in bytes.
 	Size int
 	// Kind and Num are what the result stands for (forward, S22).

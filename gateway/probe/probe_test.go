@@ -67,7 +67,9 @@ func TestProbe(t *testing.T) {
 }
 
 func TestProbeErrors(t *testing.T) {
-	const soon = 200 * time.Millisecond
+	// A timeout has to be long enough for what comes before the step that
+	// times out.
+	const soon = 2 * time.Second
 	chain := newChain()
 	busy, hanging, mute := node(t, chain, simulator.Options{}), node(t, chain, simulator.Options{}), node(t, chain, simulator.Options{})
 	busy.Busy(true)
@@ -95,6 +97,7 @@ func TestProbeErrors(t *testing.T) {
 		{"wss without trust", "wss" + strings.TrimPrefix(mute.URL(), "ws"), largest, "no TLS here", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			r, err := Probe(t.Context(), c.url, soon, c.limit, noTrust{})
 			if err == nil || !strings.Contains(err.Error(), c.word) {
 				t.Errorf("got %v, want %q in it", err, c.word)
@@ -120,7 +123,7 @@ func TestProbeEndsWithItsContext(t *testing.T) {
 func listenerFor(chainID *[32]byte, servers ...*config.Server) *config.Config {
 	return &config.Config{Listeners: []*config.Listener{{
 		Name: "l", ChainID: chainID, Topology: config.TopologyAuto, Servers: servers,
-		HandshakeTimeout: 2 * time.Second, MaxMessage: largest,
+		HandshakeTimeout: patience, MaxMessage: largest,
 	}}}
 }
 
@@ -145,7 +148,7 @@ func TestAll(t *testing.T) {
 	foreign := node(t, simulator.NewChain(simulator.ChainOptions{Seed: "other", Head: 100}), simulator.Options{First: 90})
 	silent := node(t, chain, simulator.Options{V0Only: true, NoChainID: true, First: 90})
 	down := archive(t, chain, 51, 91)
-	down.Mute(true)
+	down.Busy(true)
 	y, z := archive(t, chain, 1, 51), archive(t, chain, 51, 91)
 	off := live("off", head)
 	off.Enabled = false
@@ -182,9 +185,6 @@ func TestAll(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			cfg := listenerFor(c.chainID, c.servers...)
 			cfg.Listeners[0].RequireChainID = c.require
-			if c.dead || c.name == "archive down" {
-				cfg.Listeners[0].HandshakeTimeout = 300 * time.Millisecond
-			}
 			l := All(t.Context(), cfg, noTrust{}, nil)[0]
 			if got, want := strings.Join(l.Faults(), "; "), strings.Join(c.faults, "; "); got != want {
 				t.Errorf("the faults are %q, want %q", got, want)

@@ -1,5 +1,4 @@
-// Package decode is the first stage: it reads what the client asks for, and
-// folds what needs no upstream into the session's position.
+// Package decode is the first stage: it reads what the client asks for.
 package decode
 
 import (
@@ -21,8 +20,8 @@ func New(*config.Listener) pipeline.Stage { return Stage{} }
 // Name is "decode".
 func (Stage) Name() string { return Name }
 
-// Up decodes Exchange.Message. A malformed one ends the session (1007); a
-// get_blocks request takes the place of the one before (S7).
+// Up decodes Exchange.Message into Exchange.Request. A malformed one ends the
+// session (1007); an unknown variant goes on to the next stage.
 func (Stage) Up(x *pipeline.Exchange) pipeline.Step {
 	if x.Cause != pipeline.Received {
 		return pipeline.Step{}

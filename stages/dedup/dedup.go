@@ -32,19 +32,18 @@ func (Stage) Down(x *pipeline.Exchange, r *pipeline.Result) pipeline.Step {
 	switch {
 	case r.Num < x.Cursor:
 		if repeated(x, r) {
-			refund(x, r)
-			return pipeline.Step{Do: pipeline.Done}
+			return drop(x, r)
 		}
 		r.Fork = true
 	case r.Num > x.Cursor:
 		if seam && x.Elsewhere() {
-			return pipeline.Leaving(fleet.EndUncovered)
+			return leave(x, r, fleet.EndUncovered)
 		}
 		r.Jump = true
 	}
 	if seam && breaks(x, r) {
-		if (!x.Fresh || x.LIBSent.Num >= x.Delivered.Last().Num) && x.Elsewhere() {
-			return pipeline.Leaving(fleet.EndDiscontinuity)
+		if (!x.Fresh || x.Settled >= x.Delivered.Last().Num) && x.Elsewhere() {
+			return leave(x, r, fleet.EndDiscontinuity)
 		}
 		r.Broken = true
 	}
@@ -53,28 +52,44 @@ func (Stage) Down(x *pipeline.Exchange, r *pipeline.Result) pipeline.Step {
 }
 
 // repeated reports whether a result below the cursor is one that the client
-// has (S24). Outside the dedup window it never is: the node has switched forks.
+// has. A remembered id decides, always: real nodes send a block twice now and
+// then. What is not remembered is taken for a repetition inside the dedup
+// window only (S24); outside of it the node has switched forks.
 func repeated(x *pipeline.Exchange, r *pipeline.Result) bool {
+	if r.Kind == pipeline.Block {
+		if have := x.Delivered.Find(r.Num); have != nil {
+			return have.ID == r.This.ID
+		}
+	}
 	if !x.Window {
 		return false
 	}
 	if r.Kind == pipeline.Idless {
 		return true
 	}
-	if have := x.Delivered.Find(r.Num); have != nil {
-		return have.ID == r.This.ID
-	}
 	// No longer remembered, and irreversible when it was delivered.
 	last := x.Delivered.Last()
-	return last != nil && r.Num <= min(x.LIBSent.Num, last.Num)
+	return last != nil && r.Num <= min(x.Settled, last.Num)
 }
 
-// refund gives the client's credit back, and owes the upstream an ack (S21).
+// refund takes back what a result cost that is not passed on.
 func refund(x *pipeline.Exchange, r *pipeline.Result) {
-	x.Ack++
 	if !r.Uncredited {
 		x.Credit++
 	}
+}
+
+// drop withholds a result. The upstream is owed an ack for it (S21).
+func drop(x *pipeline.Exchange, r *pipeline.Result) pipeline.Step {
+	refund(x, r)
+	x.Ack++
+	return pipeline.Step{Do: pipeline.Done}
+}
+
+// leave ends the link over a result.
+func leave(x *pipeline.Exchange, r *pipeline.Result, end fleet.End) pipeline.Step {
+	refund(x, r)
+	return pipeline.Leaving(end)
 }
 
 // breaks reports whether a result names another block before it than the one
@@ -90,9 +105,10 @@ func commit(x *pipeline.Exchange, r *pipeline.Result) {
 		x.Delivered.Forget(r.Num)
 	}
 	x.Cursor = r.Num + 1
+	x.Settled = max(x.Settled, min(r.LIB.Num, r.Head.Num))
 	if r.HasThis {
 		x.Delivered.Add(&r.This)
-		x.Delivered.Settle(x.LIBSent.Num)
+		x.Delivered.Settle(x.Settled)
 	}
 	if r.Num >= x.Floor {
 		x.Window = false

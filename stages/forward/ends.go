@@ -38,6 +38,7 @@ var ends = map[fleet.End]struct {
 	fleet.EndStall:         {soft: true},
 	fleet.EndOffline:       {soft: true},
 	fleet.EndSilent:        {soft: true, dead: true},
+	fleet.EndViolation:     {strike: true, soft: true},
 	fleet.EndUncovered:     {atOnce: true, hard: 30 * time.Second},
 	fleet.EndDiscontinuity: {atOnce: true, hard: 30 * time.Second},
 	fleet.EndSend:          {hard: AvoidFailedDial},
@@ -49,9 +50,10 @@ var ends = map[fleet.End]struct {
 const AvoidFailedDial = 2 * time.Second
 
 // Ended takes the end of the link to x.Current into the exchange: exclusions,
-// strikes and the budget. A strike needs a request that is not satisfied:
-// nothing can fail for a client that is owed nothing.
-func Ended(x *pipeline.Exchange, end fleet.End) Consequence {
+// strikes and the budget. owed is Owed while the link was up: a strike needs a
+// block that could have come, as nothing can fail for a client that is owed
+// nothing.
+func Ended(x *pipeline.Exchange, end fleet.End, owed bool) Consequence {
 	rule := ends[end]
 	i := x.Current
 	x.Soft = pipeline.None
@@ -68,7 +70,7 @@ func Ended(x *pipeline.Exchange, end fleet.End) Consequence {
 	if rule.atOnce {
 		c.Pause = 0
 	}
-	if rule.strike && x.Asked && !x.Finished() {
+	if rule.strike && owed {
 		c.Strike = true
 		if !x.Stuck || x.StuckAt != x.Cursor {
 			x.Stuck, x.StuckAt, x.Failures = true, x.Cursor, 0

@@ -7,6 +7,7 @@ package forward
 
 import (
 	"flotilla/gateway/config"
+	"flotilla/gateway/fleet"
 	"flotilla/gateway/pipeline"
 	"flotilla/gateway/ship"
 	"flotilla/gateway/ship/frame"
@@ -49,8 +50,10 @@ func (Stage) Up(x *pipeline.Exchange) pipeline.Step {
 // pend keeps a message of an unknown variant for the link, which the session
 // sends on at once when there is one (S34).
 func pend(x *pipeline.Exchange) pipeline.Step {
+	// With a link and nothing before it, a message does not wait.
+	waits := !x.Link.Up || len(x.Pending) > 0
 	x.PendingBytes += max(1, len(x.Message))
-	if x.PendingBytes > maxPending {
+	if waits && x.PendingBytes > maxPending {
 		return pipeline.Closing(frame.ClosePolicy, "pending client buffer exceeded")
 	}
 	x.Pending = append(x.Pending, append([]byte(nil), x.Message...))
@@ -65,6 +68,9 @@ func (Stage) Down(x *pipeline.Exchange, r *pipeline.Result) pipeline.Step {
 		return pipeline.Step{Do: pipeline.Done}
 	}
 	classify(x, r)
+	if incomplete(x, r) {
+		return pipeline.Leaving(fleet.EndViolation)
+	}
 	charge(x, r)
 	return pipeline.Step{}
 }

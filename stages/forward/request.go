@@ -79,7 +79,7 @@ func Build(x *pipeline.Exchange) ship.BlocksRequest {
 		return q
 	}
 	for i := range x.Delivered.Len() {
-		if p := x.Delivered.At(i); p.Num > x.LIBSent.Num && p.Num < x.Cursor {
+		if p := x.Delivered.At(i); p.Num > x.Settled && p.Num < x.Cursor {
 			q.Have = append(q.Have, *p)
 		}
 	}
@@ -92,7 +92,7 @@ func Build(x *pipeline.Exchange) ship.BlocksRequest {
 func Sent(x *pipeline.Exchange, q *ship.BlocksRequest, seam bool) {
 	l := &x.Link
 	l.Requested, l.End, l.Irreversible = true, q.End, q.Irreversible
-	l.First, l.Seam, l.KeepAlives = true, seam, false
+	l.First, l.Seam = true, seam
 	l.Cursor, l.Exact = q.Start, true
 	for _, p := range q.Have {
 		if p.Num < l.Cursor {

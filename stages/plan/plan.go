@@ -23,8 +23,9 @@ func New(*config.Listener) pipeline.Stage { return Stage{} }
 func (Stage) Name() string { return Name }
 
 // Up lists in Exchange.Candidates the upstreams that may be picked for the
-// exchange's block (spec "ship" 3.2). Messages that need no upstream pass.
+// exchange's block (spec "ship" 3.2); none for messages that need no upstream.
 func (Stage) Up(x *pipeline.Exchange) pipeline.Step {
+	x.Candidates = x.Candidates[:0]
 	if x.Cause == pipeline.Received && !isBlocks(&x.Request) {
 		return pipeline.Step{}
 	}
@@ -32,12 +33,14 @@ func (Stage) Up(x *pipeline.Exchange) pipeline.Step {
 	if x.Cause == pipeline.Received {
 		block, need = x.Request.Blocks.Start, fleet.NeedOf(&x.Request.Blocks)
 	}
-	x.Candidates = x.Candidates[:0]
 	for i := range x.View.Upstreams {
 		u := &x.View.Upstreams[i]
 		// Offline nodes are a last resort for a session that has lost its
 		// upstream: the monitor may know less than a dial finds out.
 		if !u.Routable() || !u.Online && x.Cause != pipeline.Replace || x.Excluded(i, x.Now) || u.Quarantined(block, x.Now) {
+			continue
+		}
+		if block != fleet.NoBlock && !u.Understands(need) {
 			continue
 		}
 		// The upstream's own slot does not make it full for the session on it.

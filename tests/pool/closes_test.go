@@ -34,7 +34,10 @@ func (w *world) dialRaw() *rawClient {
 	return c
 }
 
-// next reads one frame; opcode 0 and io.EOF when the connection ended.
+// ended stands for the end of the connection in place of an opcode.
+const ended frame.Opcode = 0xff
+
+// next reads one frame, or the end of the connection.
 func (c *rawClient) next(t *testing.T) (frame.Opcode, []byte) {
 	t.Helper()
 	var head [2]byte
@@ -42,7 +45,7 @@ func (c *rawClient) next(t *testing.T) (frame.Opcode, []byte) {
 		if !errors.Is(err, io.EOF) {
 			t.Errorf("the connection ended with %v, not in order", err)
 		}
-		return 0, nil
+		return ended, nil
 	}
 	n := uint64(head[1] & 0x7f)
 	switch n {
@@ -73,7 +76,7 @@ func (c *rawClient) closedWith(t *testing.T) (code int, reason string) {
 	for {
 		op, payload := c.next(t)
 		switch op {
-		case 0:
+		case ended:
 			t.Error("the connection ended without a Close frame")
 			return 0, ""
 		case frame.Close:
@@ -81,7 +84,7 @@ func (c *rawClient) closedWith(t *testing.T) (code int, reason string) {
 			if len(payload) > 2 {
 				reason = string(payload[2:])
 			}
-			if op, _ := c.next(t); op != 0 {
+			if op, _ := c.next(t); op != ended {
 				t.Errorf("a frame with opcode %d came after the Close frame", op)
 			}
 			return code, reason

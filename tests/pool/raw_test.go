@@ -16,9 +16,14 @@ import (
 func upgradeAndAsk(t *testing.T, conn net.Conn, q ship.BlocksRequest) {
 	t.Helper()
 	upgrade(t, conn)
-	if _, err := conn.Write(frame.AppendMasked(nil, frame.Binary, ship.AppendRequest(nil, &q))); err != nil {
+	if _, err := conn.Write(request(&q)); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// request is a get_blocks request as it goes over the wire.
+func request(q *ship.BlocksRequest) []byte {
+	return frame.AppendMasked(nil, frame.Binary, ship.AppendRequest(nil, q))
 }
 
 // upgrade does a client's handshake on conn. What it has read beyond the head

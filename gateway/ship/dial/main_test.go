@@ -21,7 +21,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // soon is the most that a test waits for something that has to come.
-const soon = 5 * time.Second
+const soon = 30 * time.Second
 
 const abiText = `{"version":"eosio::abi/1.1","variants":[` +
 	`{"name":"request","types":["get_status_request_v0"]},{"name":"result","types":["get_status_result_v0"]}]}`

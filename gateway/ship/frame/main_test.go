@@ -12,7 +12,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // soon is the most that a test waits for something that has to come.
-const soon = 5 * time.Second
+const soon = 30 * time.Second
 
 // transports are the two ways in which a Conn reads and writes.
 var transports = []struct {

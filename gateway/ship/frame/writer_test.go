@@ -9,8 +9,11 @@ import (
 	"io"
 	"net"
 	"net/http/httptest"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -157,6 +160,76 @@ func TestWriterQueuesForAReaderThatDoesNotRead(t *testing.T) {
 			theirs.Close()
 		})
 	}
+}
+
+// gate is a connection that lets one write through at a time, and notes when
+// two are tried at once.
+type gate struct {
+	net.Conn
+	pass   chan struct{}
+	inside atomic.Int32
+	most   int32
+	got    []byte
+}
+
+func (g *gate) Write(p []byte) (int, error) {
+	g.most = max(g.most, g.inside.Add(1))
+	<-g.pass
+	g.got = append(g.got, p...)
+	g.inside.Add(-1)
+	return len(p), nil
+}
+
+// TestOneQueueAtATime: while the queue is being written, what comes is added to
+// it and nothing else writes.
+func TestOneQueueAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{pass: make(chan struct{})}
+		w := NewWriter(NewConn(g))
+		var progress []int64
+		w.OnDrain = func() { progress = append(progress, w.Queued()) }
+		for i, s := range []string{"one ", "two ", "three ", "four"} {
+			if err := w.Write([]byte(s)); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if i == 2 {
+				g.pass <- struct{}{}
+				synctest.Wait()
+			}
+		}
+		if w.Queued() != int64(len("two three four")) {
+			t.Errorf("%d bytes are queued", w.Queued())
+		}
+		close(g.pass)
+		w.Wait()
+		if string(g.got) != "one two three four" || g.most != 1 {
+			t.Errorf("got %q, with %d writes at once", g.got, g.most)
+		}
+		if want := []int64{10, 4, 0}; !slices.Equal(progress, want) {
+			t.Errorf("OnDrain has seen a queue of %v, want %v", progress, want)
+		}
+	})
+}
+
+// TestDrainPieces: progress shows while a long queue goes out.
+func TestDrainPieces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{pass: make(chan struct{})}
+		w := NewWriter(NewConn(g))
+		if err := w.Write(make([]byte, 3*drainPiece+1)); err != nil {
+			t.Fatal(err)
+		}
+		for _, left := range []int64{2*drainPiece + 1, drainPiece + 1, 1, 0} {
+			time.Sleep(time.Second)
+			g.pass <- struct{}{}
+			synctest.Wait()
+			if w.Queued() != left || !w.Progress().Equal(time.Now()) {
+				t.Errorf("%d bytes are queued, want %d; the last progress was %v ago", w.Queued(), left, time.Since(w.Progress()))
+			}
+		}
+		w.Wait()
+	})
 }
 
 func TestWriterTakesNoBytesAfterTheCall(t *testing.T) {

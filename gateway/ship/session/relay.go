@@ -150,6 +150,11 @@ func (s *Session) takeResult(l *link, m *frame.Message, b *batch) {
 		return
 	}
 	s.Fleet.Observe(s.x.View, l.upstream, &r.Head, &r.LIB)
+	s.cursor.Read(m)
+	var ok bool
+	if r.Parts, ok = ship.ReadParts(&s.cursor, &r.BlockHeader); !ok {
+		r.Parts = ship.Parts{Block: true, Traces: true, Deltas: true, Finality: true}
+	}
 	step := s.Pipeline.Down(&s.x, r)
 	l.progress, l.kept = s.x.Now, false
 	switch step.Do {
@@ -159,7 +164,7 @@ func (s *Session) takeResult(l *link, m *frame.Message, b *batch) {
 			s.tally.duplicates++
 		}
 	case pipeline.EndLink:
-		s.log.Warn("an upstream does not go on where the client is, another does", "server", s.x.View.Upstreams[l.upstream].Server.Name,
+		s.log.Warn("an upstream sent a result that must not be passed on", "server", s.x.View.Upstreams[l.upstream].Server.Name,
 			"why", step.End, "block", s.x.Cursor, "got", r.Num)
 		l.fail(step.End)
 	case pipeline.CloseClient:

@@ -18,6 +18,7 @@ import (
 
 	"flotilla/gateway/fleet"
 	"flotilla/gateway/pipeline"
+	"flotilla/gateway/ship"
 	"flotilla/gateway/ship/frame"
 )
 
@@ -79,7 +80,8 @@ type Session struct {
 	why    string
 	tally  tally
 	result pipeline.Result
-	head   [147]byte
+	head   [ship.HeaderSize]byte
+	cursor frame.Cursor
 }
 
 // tally is what the session's last log line tells.

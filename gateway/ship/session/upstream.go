@@ -278,6 +278,7 @@ func (s *Session) lost(l *link, end fleet.End) (pause time.Duration, again bool)
 // conclude is lost, under the lock.
 func (s *Session) conclude(l *link, end fleet.End) (forward.Consequence, bool) {
 	s.refresh()
+	owed := forward.Owed(&s.x)
 	s.link = nil
 	s.x.Link = pipeline.Link{Upstream: pipeline.None}
 	s.x.Ack = 0
@@ -308,7 +309,7 @@ func (s *Session) conclude(l *link, end fleet.End) (forward.Consequence, bool) {
 		return forward.Consequence{}, false
 	}
 	s.x.Current = current
-	c := forward.Ended(&s.x, end)
+	c := forward.Ended(&s.x, end, owed)
 	s.x.Current = pipeline.None
 	s.Fleet.Stats.Failovers.Inc(end)
 	s.tally.failovers++

@@ -1,0 +1,60 @@
+package forward_test
+
+import (
+	"math"
+	"testing"
+
+	"flotilla/gateway/pipeline"
+	"flotilla/gateway/ship"
+	"flotilla/stages/stagetest"
+)
+
+// TestAck covers S19.
+func TestAck(t *testing.T) {
+	const most = math.MaxUint32
+	for _, c := range []struct {
+		name      string
+		requested bool
+		credit    uint32
+		acks      []uint32
+		want, ack uint32
+	}{
+		{"nothing", true, 5, []uint32{0}, 5, 0},
+		{"some", true, 5, []uint32{3}, 8, 3},
+		{"several are summed", true, 5, []uint32{3, 4, 1}, 13, 8},
+		{"from none", true, 0, []uint32{1}, 1, 1},
+		{"to the most", true, most - 3, []uint32{3}, most, 3},
+		{"beyond the most: only the rise", true, most - 3, []uint32{10}, most, 3},
+		{"at the most: no rise", true, most, []uint32{10}, most, 0},
+		{"all at once from none", true, 0, []uint32{most}, most, most},
+		{"twice the most", true, 1, []uint32{most, most}, most, most - 1},
+		{"no request on a link: it goes with the next", false, 5, []uint32{3, 4}, 12, 0},
+		{"no request on a link, beyond the most", false, most - 1, []uint32{3}, most, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			x := stagetest.Exchange(stagetest.Node("a"))
+			x.Credit, x.Link.Up, x.Link.Requested = c.credit, true, c.requested
+			for _, n := range c.acks {
+				x.Cause, x.Request = pipeline.Received, ship.Request{Variant: ship.AckRequestV0, Ack: n}
+				if step := up(x); step != (pipeline.Step{}) {
+					t.Fatalf("ack %d ends with %+v", n, step)
+				}
+			}
+			if x.Credit != c.want || x.Ack != c.ack {
+				t.Errorf("credit %d, to be acked %d; want %d, %d", x.Credit, x.Ack, c.want, c.ack)
+			}
+		})
+	}
+}
+
+// Acks that come before any request count for none: the request brings its own
+// credit (S7).
+func TestAckBeforeARequest(t *testing.T) {
+	x := stagetest.Exchange(stagetest.Node("a"))
+	x.Cause, x.Request = pipeline.Received, ship.Request{Variant: ship.AckRequestV0, Ack: 9}
+	up(x)
+	ask(x, ship.BlocksRequest{Start: 1, End: 9, MaxInFlight: 2})
+	if x.Credit != 2 {
+		t.Errorf("credit %d, want that of the request", x.Credit)
+	}
+}
