@@ -67,8 +67,6 @@ func newListener(cfg *config.Listener, network Network, trust dial.Trust, log *s
 	return l, nil
 }
 
-func (l *listener) name() string { return l.fleet.Config().Name }
-
 // loadCertificates loads what a configuration wants to present, or returns
 // what is in use already when that is the same.
 func (l *listener) loadCertificates(cfg *config.Listener) (*certificates, error) {
