@@ -19,6 +19,9 @@ type Consequence struct {
 	Exhausted bool
 	// Dead: no byte came, so the upstream is offline for everyone.
 	Dead bool
+	// Suspect: the upstream is connected and never sent a block that another
+	// one has; its log may have a hole there.
+	Suspect bool
 }
 
 // budget is how many strikes at one block close the client (F8).
@@ -52,7 +55,7 @@ const AvoidFailedDial = 2 * time.Second
 // Ended takes the end of the link to x.Current into the exchange: exclusions,
 // strikes and the budget. owed is Owed while the link was up: a strike needs a
 // block that could have come, as nothing can fail for a client that is owed
-// nothing.
+// nothing. It is called while x.Link still tells of the link.
 func Ended(x *pipeline.Exchange, end fleet.End, owed bool) Consequence {
 	rule := ends[end]
 	i := x.Current
@@ -66,7 +69,7 @@ func Ended(x *pipeline.Exchange, end fleet.End, owed bool) Consequence {
 	if end == fleet.EndDiscontinuity {
 		x.SeamLeft = append(x.SeamLeft, i)
 	}
-	c := Consequence{Pause: jitter(pause, x.Session, 0), Dead: rule.dead}
+	c := Consequence{Pause: jitter(pause, x.Session, 0), Dead: rule.dead, Suspect: end == fleet.EndStall && owed && x.Elsewhere()}
 	if rule.atOnce {
 		c.Pause = 0
 	}

@@ -17,6 +17,7 @@ func take(x *pipeline.Exchange) {
 	x.Asked, x.Want = true, *q
 	x.Credit, x.Cursor, x.Fresh = q.MaxInFlight, q.Start, true
 	x.Delivered.Forget(q.Start)
+	claim(x, q)
 	x.Window, x.Floor = false, 0
 	x.Stuck, x.Failures = false, 0
 	x.SeamLeft = x.SeamLeft[:0]
@@ -41,6 +42,20 @@ func take(x *pipeline.Exchange) {
 		x.Relink = pipeline.SendRequest
 	default:
 		x.Relink = pipeline.Redial
+	}
+}
+
+// claim takes in which blocks the client says it has: a node that has others
+// sends those, now or, after a failover, from the cursor on.
+func claim(x *pipeline.Exchange, q *ship.BlocksRequest) {
+	for i := range q.Have {
+		p := &q.Have[i]
+		if p.Num >= q.Start {
+			continue // nodes do not look at these (N2)
+		}
+		if have := x.Delivered.Find(p.Num); have == nil || have.ID != p.ID {
+			x.Delivered.Add(p)
+		}
 	}
 }
 

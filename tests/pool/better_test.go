@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"flotilla/gateway/config"
 	"flotilla/gateway/simulator"
 )
 
@@ -214,5 +215,31 @@ func TestFirstClientWaitsForTheFirstStatus(t *testing.T) {
 		time.AfterFunc(500*time.Millisecond, func() { n.Mute(false) })
 		// It fails the test when a Close frame comes instead of the ABI.
 		w.dial(simulator.ClientOptions{})
+	})
+}
+
+// A node whose log has a hole is connected, answers pings and never sends the
+// block: it is left after the stall time, and quarantined there.
+func TestNodeWithAHoleInItsLogIsQuarantinedThere(t *testing.T) {
+	inBubble(t, simulator.ChainOptions{Head: 100}, func(t *testing.T, w *world) {
+		a := w.node(simulator.Options{}, priority(0))
+		b := w.node(simulator.Options{}, priority(1))
+		w.cfg.StallTimeout = 10 * time.Second
+		w.cfg.Quarantine = &config.Quarantine{Strikes: 1, Window: time.Minute, TTL: time.Hour, Range: 1}
+		defer w.start()()
+		first := w.dial(simulator.ClientOptions{AckEvery: 1})
+		a.Stall(true)
+		w.ask(first, everything(50, 60, 5))
+		if r := w.reaches(first, 59); r.LongestSilence > 11*time.Second {
+			t.Errorf("the client got nothing for %v", r.LongestSilence)
+		}
+		before := b.Counters().Requests
+		second := w.dial(simulator.ClientOptions{AckEvery: 1})
+		w.ask(second, everything(50, 60, 5))
+		if r := w.reaches(second, 59); r.LongestSilence > time.Second || b.Counters().Requests != before+1 {
+			t.Errorf("the next client asked for the block of the node with the hole: it got nothing for %v", r.LongestSilence)
+		}
+		w.clean(first)
+		w.clean(second)
 	})
 }

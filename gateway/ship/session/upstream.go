@@ -265,9 +265,16 @@ func (s *Session) lost(l *link, end fleet.End) (pause time.Duration, again bool)
 	s.mu.Lock()
 	c, again := s.conclude(l, end)
 	block := s.x.Cursor
+	s.link = nil
+	s.x.Link = pipeline.Link{Upstream: pipeline.None}
+	s.x.Ack = 0
+	s.x.Current = pipeline.None
 	s.mu.Unlock()
 	if c.Strike {
 		s.Fleet.Strike(l.upstream, block)
+	}
+	if c.Suspect {
+		s.Fleet.Suspect(l.upstream, block)
 	}
 	if c.Dead {
 		s.Fleet.MarkOffline(l.upstream, "no byte came from it")
@@ -275,16 +282,10 @@ func (s *Session) lost(l *link, end fleet.End) (pause time.Duration, again bool)
 	return c.Pause, again
 }
 
-// conclude is lost, under the lock.
+// conclude decides what the end of the link means for the session.
 func (s *Session) conclude(l *link, end fleet.End) (forward.Consequence, bool) {
 	s.refresh()
-	owed := forward.Owed(&s.x)
-	s.link = nil
-	s.x.Link = pipeline.Link{Upstream: pipeline.None}
-	s.x.Ack = 0
 	s.statuses.bringBack(l, s.x.Now)
-	current := s.x.Current
-	s.x.Current = pipeline.None
 	if s.closed {
 		return forward.Consequence{}, false
 	}
@@ -308,9 +309,7 @@ func (s *Session) conclude(l *link, end fleet.End) (forward.Consequence, bool) {
 		s.closeLocked(frame.CloseUnsupport, "unsupported request")
 		return forward.Consequence{}, false
 	}
-	s.x.Current = current
-	c := forward.Ended(&s.x, end, owed)
-	s.x.Current = pipeline.None
+	c := forward.Ended(&s.x, end, forward.Owed(&s.x))
 	s.Fleet.Stats.Failovers.Inc(end)
 	s.tally.failovers++
 	if end == fleet.EndStall {
