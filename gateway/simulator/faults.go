@@ -19,6 +19,9 @@ const (
 	Jump
 	// BreakPrev gives the block a prev_block that nobody has.
 	BreakPrev
+	// Hasten sends the block without traces and deltas, and then again, whole:
+	// some releases do so while they are still writing their logs.
+	Hasten
 	// Garbage sends a message of no known variant before the block.
 	Garbage
 )

@@ -279,6 +279,11 @@ func (s *session) next(out []byte, v *view, head, lib ship.Pos) (_ []byte, more,
 				s.cursor += f.Count
 			case BreakPrev:
 				badPrev = true
+			case Hasten:
+				hasty := r
+				s.describe(&hasty, v)
+				hasty.Traces, hasty.Deltas = nil, nil
+				out = s.emit(out, &hasty)
 			case Garbage:
 				out = appendFrame(out, true, opBinary, []byte("\x7fnothing that anybody knows"))
 			}

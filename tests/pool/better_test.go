@@ -243,3 +243,29 @@ func TestNodeWithAHoleInItsLogIsQuarantinedThere(t *testing.T) {
 		w.clean(second)
 	})
 }
+
+// Half a block is never passed on as if it were whole, and the whole one that
+// follows it is not passed on as a second one.
+func TestHalfABlockIsAskedForAgain(t *testing.T) {
+	for name, others := range map[string]int{"of another node": 1, "of the same node": 0} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, simulator.ChainOptions{Head: 100, Sizes: simulator.Sizes{Traces: 500, Deltas: 500}}, func(t *testing.T, w *world) {
+				a := w.node(simulator.Options{}, priority(0))
+				for range others {
+					w.node(simulator.Options{}, priority(1))
+				}
+				defer w.start()()
+				a.Inject(simulator.Fault{Kind: simulator.Hasten, Block: 60, Times: 1})
+				c := w.dial(simulator.ClientOptions{AckEvery: 1, Keep: true, CheckPayload: true})
+				w.ask(c, everything(50, 1000, 5))
+				w.reaches(c, 100)
+				w.clean(c)
+				for _, r := range c.Results() {
+					if r.Traces == nil || r.Deltas == nil {
+						t.Errorf("block %d came without traces or deltas", r.This.Num)
+					}
+				}
+			})
+		})
+	}
+}
