@@ -192,12 +192,14 @@ func (l *listener) handshake(conn net.Conn) ([]byte, net.Conn, error) {
 func (l *listener) tick(ctx context.Context) {
 	ticker := time.NewTicker(session.TickInterval)
 	defer ticker.Stop()
+	changed := l.fleet.Changed()
 	for {
-		changed := l.fleet.Changed()
 		select {
 		case <-ctx.Done():
 			return
 		case <-changed:
+			// Taken before the look, so that a change during it is not missed.
+			changed = l.fleet.Changed()
 			l.tickAll(time.Now(), true)
 		case now := <-ticker.C:
 			l.tickAll(now, false)

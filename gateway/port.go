@@ -79,12 +79,15 @@ func (s portSet) shift(network Network, wanted []string, start func(*port)) (ope
 			continue
 		}
 		l, err := network.Listen(address)
-		if err != nil {
-			if rival := s.rival(address, keep); rival != "" {
-				s[rival].shut()
-				closed = append(closed, rival)
-				l, err = network.Listen(address)
+		for _, rival := range s.rivals(address, keep) {
+			if err == nil {
+				break
 			}
+			s[rival].shut()
+			closed = append(closed, rival)
+			// It has been in the way: not to be closed a second time.
+			keep[rival] = true
+			l, err = network.Listen(address)
 		}
 		if err != nil {
 			failed = append(failed, err)
@@ -112,16 +115,16 @@ func (s portSet) shift(network Network, wanted []string, start func(*port)) (ope
 	return nil, errors.Join(failed...)
 }
 
-// rival is an open address with the same port number that nobody wants.
-func (s portSet) rival(address string, keep map[string]bool) string {
+// rivals are the open addresses with the same port number that nobody wants.
+func (s portSet) rivals(address string, keep map[string]bool) (list []string) {
 	_, number, err := net.SplitHostPort(address)
 	if err != nil {
-		return ""
+		return nil
 	}
 	for open := range s {
 		if _, n, err := net.SplitHostPort(open); err == nil && n == number && !keep[open] {
-			return open
+			list = append(list, open)
 		}
 	}
-	return ""
+	return list
 }

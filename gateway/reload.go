@@ -63,7 +63,7 @@ func (g *gateway) apply(cfg *config.Config) error {
 }
 
 // prepare makes the listeners that are new, loads certificates and opens
-// ports. Its error names everything that is in the way.
+// ports. Its error names everything that is in the way at one of these steps.
 func (g *gateway) prepare(cfg *config.Config) (*change, error) {
 	c := &change{cfg: cfg, fresh: map[string]*listener{}, certs: map[string]*certificates{}}
 	var failed []error
@@ -91,20 +91,15 @@ func (g *gateway) prepare(cfg *config.Config) (*change, error) {
 		return nil, errors.Join(failed...)
 	}
 	if err := g.prepareAdmin(c); err != nil {
-		failed = append(failed, err)
+		return nil, err
 	}
+	// Last of all: it may close old ports, which nothing but itself opens again.
 	opened, err := g.ports.shift(g.network, wanted, func(p *port) { p.start(g.serving, g.log) })
 	if err != nil {
-		failed = append(failed, fmt.Errorf("a client port cannot be opened: %w", err))
-	}
-	if failed != nil {
-		for _, p := range opened {
-			p.Close()
-		}
 		if c.admin != nil {
 			c.admin.Close()
 		}
-		return nil, errors.Join(failed...)
+		return nil, fmt.Errorf("a client port cannot be opened: %w", err)
 	}
 	c.opened = opened
 	return c, nil

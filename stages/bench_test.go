@@ -47,12 +47,9 @@ func newBlockPath(t testing.TB, behind uint32) *blockPath {
 	return p
 }
 
-// Byte makes the path's message readable for ship.ReadParts.
-func (p *blockPath) Byte(at int) (byte, bool) {
-	if at >= len(p.bytes) {
-		return 0, false
-	}
-	return p.bytes[at], true
+// Slice makes the path's message readable for ship.ReadParts.
+func (p *blockPath) Slice(at, n int) []byte {
+	return p.bytes[min(at, len(p.bytes)):min(at+n, len(p.bytes))]
 }
 
 // step is one block: LIB is 300 below head, as on a chain without instant
@@ -71,7 +68,7 @@ func (p *blockPath) step(t testing.TB) {
 		t.Fatal("the result cannot be decoded")
 	}
 	var ok bool
-	if p.r.Parts, ok = ship.ReadParts(p, &p.r.BlockHeader); !ok || !p.r.Parts.Traces {
+	if p.r.Parts, ok = ship.ReadParts(p, len(p.bytes), &p.r.BlockHeader); !ok || !p.r.Parts.Traces {
 		t.Fatalf("the parts are %+v, %v", p.r.Parts, ok)
 	}
 	if step := p.pipe.Down(p.x, &p.r); step.Do != pipeline.Next || p.x.Cursor != n+1 || p.r.Patched != (p.behind > 0) {

@@ -40,9 +40,10 @@ type Fleet struct {
 	// libFloor is the highest LIB ever told; LIB never goes back (M12).
 	libFloor tip
 
-	// settled is closed when every monitor has found out something; unsettled
-	// counts those that have not.
+	// settled is closed, once, when every monitor has found out something;
+	// unsettled counts those that have not.
 	settled   chan struct{}
+	settling  sync.Once
 	unsettled atomic.Int64
 
 	pick sync.Mutex
@@ -54,6 +55,7 @@ type owner struct {
 	upstreams []Upstream
 	private   []private
 	dirty     bool
+	chain     *ship.ID // that of the views so far, nil while none is known
 	// ctx is the fleet's; monitors waits for those that were started under it.
 	ctx      context.Context
 	monitors sync.WaitGroup
@@ -65,6 +67,9 @@ type private struct {
 	strikes strikes
 	stale   staleness
 	warned  warnings
+	// told is the number of the head that the node had told of by its last
+	// status: the next one cannot be lower, unless the node was set back.
+	told uint32
 	// stop ends the upstream's monitor.
 	stop context.CancelFunc
 }
@@ -90,13 +95,19 @@ func New(cfg *config.Listener, dialer *dial.Dialer, log *slog.Logger) *Fleet {
 		first.Upstreams = append(first.Upstreams, Upstream{Server: s, Live: newLive()})
 	}
 	f.view.Store(&first)
-	f.unsettled.Store(int64(len(first.Upstreams)))
-	if len(first.Upstreams) == 0 {
-		close(f.settled)
-	}
+	// One more, so that a fleet without servers is settled as well.
+	f.unsettled.Store(int64(len(first.Upstreams)) + 1)
+	f.settle()
 	c := make(chan struct{})
 	f.changed.Store(&c)
 	return f
+}
+
+// settle counts a monitor that has found out something for the first time.
+func (f *Fleet) settle() {
+	if f.unsettled.Add(-1) == 0 {
+		f.settling.Do(func() { close(f.settled) })
+	}
 }
 
 // monitored are the servers of a configuration that are used.
@@ -122,7 +133,7 @@ func (f *Fleet) Open(ctx context.Context, target string) (*dial.Node, error) {
 // Run watches the nodes until ctx ends, and returns when every goroutine that
 // it started has ended.
 func (f *Fleet) Run(ctx context.Context) {
-	o := &owner{f: f, ctx: ctx, upstreams: slices.Clone(f.View().Upstreams), tick: time.NewTicker(f.Config().Monitoring)}
+	o := &owner{f: f, ctx: ctx, chain: f.View().ChainID, upstreams: slices.Clone(f.View().Upstreams), tick: time.NewTicker(f.Config().Monitoring)}
 	defer o.tick.Stop()
 	for i := range o.upstreams {
 		o.private = append(o.private, private{})
@@ -146,9 +157,8 @@ func (f *Fleet) Run(ctx context.Context) {
 // watch starts the monitor of upstream i.
 func (o *owner) watch(i int) {
 	ctx, stop := context.WithCancel(o.ctx)
-	server := o.upstreams[i].Server
-	o.private[i] = private{strikes: strikes{at: map[uint32][]time.Time{}}, stop: stop}
-	m := &monitor{f: o.f, index: i, server: server, live: o.upstreams[i].Live, log: o.f.log.With("server", server.Name, "upstream", server.Endpoint)}
+	o.private[i] = private{strikes: newStrikes(), stop: stop}
+	m := &monitor{f: o.f, index: i, url: o.upstreams[i].Server.URL, live: o.upstreams[i].Live}
 	o.monitors.Go(func() { m.run(ctx) })
 }
 
@@ -178,6 +188,14 @@ func (o *owner) publish() {
 		}
 	}
 	o.f.view.Store(v)
+	if v.ChainID != nil {
+		if o.chain != nil && *o.chain != *v.ChainID {
+			// Head and LIB of another chain must not be told as those of this one.
+			o.f.tip.reset()
+			o.f.libFloor.reset()
+		}
+		o.chain = v.ChainID
+	}
 	o.f.renewTip(v)
 	fresh := make(chan struct{})
 	close(*o.f.changed.Swap(&fresh))
@@ -186,25 +204,39 @@ func (o *owner) publish() {
 // renewTip takes the tip anew from the anchors (M10): it may go back when the
 // node that led is gone. Without an anchor the last pair stays (M11).
 func (f *Fleet) renewTip(v *View) {
+	f.tip.mu.Lock()
+	source := f.tip.source
+	f.tip.mu.Unlock()
 	var anew tip
-	anchored := false
+	// Of equal numbers the id that is told already stays.
 	v.anchors(func(u *Upstream) {
-		anchored = true
-		anew.raise(&u.Head, &u.LIB, u.Live)
-		head, lib := u.Live.streamed.get()
-		anew.raise(&head, &lib, u.Live)
+		if u.Live == source {
+			anew.merge(&u.Live.told, u.Live)
+		}
 	})
-	if !anchored {
+	v.anchors(func(u *Upstream) { anew.merge(&u.Live.told, u.Live) })
+	if anew.source == nil {
 		return
 	}
+	f.raiseFloor(&anew.head, &anew.lib)
 	before := f.tip.headNum.Load()
 	f.tip.mu.Lock()
 	f.tip.head, f.tip.lib, f.tip.source = anew.head, anew.lib, anew.source
 	f.tip.headNum.Store(anew.head.Num)
 	f.tip.libNum.Store(anew.lib.Num)
 	f.tip.mu.Unlock()
-	f.libFloor.raise(&ship.Pos{}, &anew.lib, nil)
+	// What sessions have seen meanwhile went to the tip that is gone now.
+	v.anchors(func(u *Upstream) { f.tip.merge(&u.Live.told, u.Live) })
 	f.risen(before)
+}
+
+// raiseFloor takes the LIB of a pair, as it will be told: capped at the head.
+// It goes before the tip, so that no reader sees the tip without it.
+func (f *Fleet) raiseFloor(head, lib *ship.Pos) {
+	if lib.Num > head.Num {
+		lib = head
+	}
+	f.libFloor.raise(&ship.Pos{}, lib, nil)
 }
 
 // risen notes when the number of the head was last seen above before.
@@ -217,13 +249,14 @@ func (f *Fleet) risen(before uint32) {
 // Observe takes the head and LIB of a result that a session got from upstream
 // i (S33). It is cheap when they are not new.
 func (f *Fleet) Observe(v *View, i int, head, lib *ship.Pos) {
-	u := &v.Upstreams[i]
-	if !u.Live.streamed.raise(head, lib, u.Live) || !u.anchor() {
+	live := v.Upstreams[i].Live
+	// The caller's view may be older than the one that the tip was taken from.
+	if !live.told.raise(head, lib, live) || !f.View().anchored(i) {
 		return
 	}
+	f.raiseFloor(head, lib)
 	before := f.tip.headNum.Load()
-	if f.tip.raise(head, lib, u.Live) {
-		f.libFloor.raise(&ship.Pos{}, lib, nil)
+	if f.tip.raise(head, lib, live) {
 		f.risen(before)
 	}
 }
@@ -317,7 +350,8 @@ func (f *Fleet) blame(i int, n uint32) {
 		return
 	}
 	f.do(func(o *owner) {
-		if o.private[i].strikes.add(policy, n, time.Now()) {
+		// Sessions may still have a link to one that was removed.
+		if !o.upstreams[i].Removed && o.private[i].strikes.add(policy, n, time.Now()) {
 			o.dirty = true
 			f.log.Warn("an upstream failed again and again at a block; it is not asked for it for a while",
 				"server", o.upstreams[i].Server.Name, "block", n, "range", policy.Range, "for", policy.TTL)
@@ -362,7 +396,7 @@ func (o *owner) interval() {
 		if u.Server.Role != config.Live || !u.Online {
 			continue
 		}
-		stale := o.private[i].stale.tick(max(u.Trace.End, u.ChainState.End))
+		stale := o.private[i].stale.tick(u.Trace.End, u.ChainState.End)
 		if stale == u.Stale {
 			continue
 		}
@@ -378,15 +412,16 @@ func (o *owner) interval() {
 // staleTicks is how many monitoring intervals without progress are stale (G6).
 const staleTicks = 12
 
-// staleness counts the intervals in which the logs of a node did not grow.
+// staleness counts the intervals in which neither log of a node has moved. A
+// log that was set back has: the node was built anew and catches up.
 type staleness struct {
-	highest uint32
-	still   int
+	trace, state uint32
+	still        int
 }
 
-func (s *staleness) tick(end uint32) (stale bool) {
-	if end > s.highest {
-		s.highest, s.still = end, 0
+func (s *staleness) tick(trace, state uint32) (stale bool) {
+	if trace != s.trace || state != s.state {
+		s.trace, s.state, s.still = trace, state, 0
 	} else {
 		s.still++
 	}
@@ -417,11 +452,13 @@ func (o *owner) status(i int, s *ship.Status) {
 	}
 	o.warnMissingChain(i, s)
 	was := *u
-	if !u.Online || s.Head.Num < was.Head.Num {
-		// Back after an absence, or set back: what was streamed from it before
-		// says nothing of what it is now.
-		u.Live.streamed.reset()
+	if !u.Online || s.Head.Num < o.private[i].told {
+		// Back after an absence, or set back: what it told of before says
+		// nothing of what it is now.
+		u.Live.told.reset()
 	}
+	u.Live.told.raise(&s.Head, &s.LIB, u.Live)
+	o.private[i].told = u.Live.told.headNum.Load()
 	u.Online, u.Known, u.StatusV1 = true, true, s.V1
 	u.Head, u.LIB, u.Trace, u.ChainState, u.Finality = s.Head, s.LIB, s.Trace, s.ChainState, s.Finality
 	if s.HasChainID && (u.ChainID == nil || *u.ChainID != s.ChainID) {

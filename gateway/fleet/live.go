@@ -36,7 +36,9 @@ type Live struct {
 	LinksTotal   Labelled[Purpose]
 	DialFailures Labelled[dial.Reason]
 
-	streamed tip
+	// told is the highest that the node has told of, to its monitor or to a
+	// session, since it came online or was set back.
+	told tip
 	// wake ends the pause of the upstream's monitor.
 	wake chan struct{}
 }
@@ -130,6 +132,12 @@ func (t *tip) raise(head, lib *ship.Pos, source *Live) bool {
 		t.libNum.Store(lib.Num)
 	}
 	return raised
+}
+
+// merge raises t to what other has.
+func (t *tip) merge(other *tip, source *Live) {
+	head, lib := other.get()
+	t.raise(&head, &lib, source)
 }
 
 func (t *tip) get() (head, lib ship.Pos) {

@@ -9,7 +9,6 @@ import (
 	"os"
 	"time"
 
-	"flotilla/gateway/config"
 	"flotilla/gateway/ship"
 	"flotilla/gateway/ship/dial"
 	"flotilla/gateway/ship/frame"
@@ -21,13 +20,15 @@ import (
 // configured base is longer.
 const maxReconnect = 30 * time.Second
 
+// longest is what the pause grows to with a base: five times doubled.
+func longest(base time.Duration) time.Duration { return max(base, min(maxReconnect, 32*base)) }
+
 // monitor keeps one connection to one upstream and asks for its status.
 type monitor struct {
-	f      *Fleet
-	index  int
-	server *config.Server
-	live   *Live
-	log    *slog.Logger
+	f     *Fleet
+	index int
+	url   string
+	live  *Live
 
 	// silent counts connections in a row on which a v1 request was sent and no
 	// status came; two of them mean that the node knows v0 only (M2). It is
@@ -43,9 +44,24 @@ func (m *monitor) settle() {
 		return
 	}
 	m.told = true
-	if m.f.unsettled.Add(-1) == 0 {
-		close(m.f.settled)
-	}
+	m.f.settle()
+}
+
+// log names the server as the configuration in force does. It needs a view with
+// the upstream in it, which there is once the owner has been told anything.
+func (m *monitor) log() *slog.Logger {
+	s := m.f.View().Upstreams[m.index].Server
+	return m.f.log.With("server", s.Name, "upstream", s.Endpoint)
+}
+
+// tell has the owner run event, unless the monitor was stopped: its upstream
+// may be watched by another one already.
+func (m *monitor) tell(ctx context.Context, event func(*owner)) {
+	m.f.do(func(o *owner) {
+		if ctx.Err() == nil {
+			event(o)
+		}
+	})
 }
 
 func (m *monitor) run(ctx context.Context) {
@@ -54,17 +70,16 @@ func (m *monitor) run(ctx context.Context) {
 	for {
 		base := m.f.Config().Reconnect
 		wait := base
-		node, err := m.f.Open(ctx, m.server.URL)
+		node, err := m.f.Open(ctx, m.url)
 		var failed *dial.Error
 		switch {
 		case err == nil:
 			pause = nil
-			m.log.Info("monitoring an upstream")
 			err = m.watch(ctx, node)
 			node.Close()
 		case errors.As(err, &failed) && failed.Reason != dial.BadABI:
-			if pause == nil {
-				pause = &backoff.ExponentialBackOff{InitialInterval: base, Multiplier: 2, MaxInterval: max(base, maxReconnect)}
+			if pause == nil || pause.InitialInterval != base {
+				pause = &backoff.ExponentialBackOff{InitialInterval: base, Multiplier: 2, MaxInterval: longest(base)}
 				pause.Reset()
 			}
 			wait = pause.NextBackOff()
@@ -74,13 +89,13 @@ func (m *monitor) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		m.f.do(func(o *owner) {
+		m.tell(ctx, func(o *owner) {
 			if o.upstreams[m.index].Online {
 				o.offline(m.index)
 			}
 		})
 		m.settle()
-		m.log.Warn("an upstream cannot be watched; trying again", "error", err, "retry_in", wait)
+		m.log().Warn("an upstream cannot be watched; trying again", "error", err, "retry_in", wait)
 		m.sleep(ctx, base, wait)
 	}
 }
@@ -110,7 +125,8 @@ func (m *monitor) watch(ctx context.Context, node *dial.Node) error {
 	if m.abi == nil || m.abi.Fingerprint != node.ABI.Fingerprint {
 		m.abi, m.silent = node.ABI, 0
 	}
-	m.f.do(func(o *owner) { o.abi(m.index, node.ABI) })
+	m.tell(ctx, func(o *owner) { o.abi(m.index, node.ABI) })
+	m.log().Info("monitoring an upstream")
 	v1 := m.asksV1()
 	answered := false
 	for {
@@ -118,17 +134,17 @@ func (m *monitor) watch(ctx context.Context, node *dial.Node) error {
 		if err := node.Writer.Write(frame.AppendMasked(nil, frame.Binary, ship.AppendStatusRequest(nil, v1))); err != nil {
 			return err
 		}
-		status, err := m.poll(node, due)
+		status, err := m.poll(ctx, node, due)
 		switch {
-		case err != nil && status == nil && v1 && !answered:
-			m.silent++
-			return err
-		case err != nil:
-			return err
-		case !answered:
+		case status != nil:
 			answered, m.silent = true, 0
+			v1 = v1 && status.V1
+		case v1 && !answered:
+			m.silent++
 		}
-		v1 = v1 && status.V1
+		if err != nil {
+			return err
+		}
 	}
 }
 
@@ -144,7 +160,7 @@ func (m *monitor) asksV1() bool {
 // poll reads until due. It returns the status that came, and an error when
 // none came or the connection ended. One reply may be late by as much again: a
 // node that is busy for a moment is not offline for everybody.
-func (m *monitor) poll(node *dial.Node, due time.Time) (got *ship.Status, err error) {
+func (m *monitor) poll(ctx context.Context, node *dial.Node, due time.Time) (got *ship.Status, err error) {
 	if err := node.SetReadDeadline(due); err != nil {
 		return nil, err
 	}
@@ -183,7 +199,7 @@ func (m *monitor) poll(node *dial.Node, due time.Time) (got *ship.Status, err er
 		case frame.Binary:
 			if s := m.status(&msg); s != nil {
 				got = s
-				m.f.do(func(o *owner) { o.status(m.index, s) })
+				m.tell(ctx, func(o *owner) { o.status(m.index, s) })
 				m.settle()
 				if late {
 					return got, nil
@@ -201,7 +217,7 @@ func (m *monitor) status(msg *frame.Message) *ship.Status {
 	}
 	var s ship.Status
 	if err := ship.DecodeStatus(msg.Payload(nil), &s); err != nil {
-		m.log.Warn("an upstream sent a status that cannot be read", "error", err)
+		m.log().Warn("an upstream sent a status that cannot be read", "error", err)
 		return nil
 	}
 	return &s

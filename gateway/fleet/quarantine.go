@@ -14,6 +14,8 @@ type strikes struct {
 	active []Quarantine
 }
 
+func newStrikes() strikes { return strikes{at: map[uint32][]time.Time{}} }
+
 // add counts a failure at block n. It reports whether a quarantine began.
 // Failures during an active one are not recorded and do not extend it.
 func (s *strikes) add(policy *config.Quarantine, n uint32, now time.Time) bool {

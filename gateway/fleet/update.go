@@ -15,9 +15,15 @@ func (f *Fleet) Update(cfg *config.Listener) {
 
 func (o *owner) update(cfg *config.Listener) {
 	o.dirty = true
+	// Until the servers that are added are counted, nothing is settled.
+	o.f.unsettled.Add(1)
+	defer o.f.settle()
 	old := o.f.cfg.Swap(cfg)
 	if old.Monitoring != cfg.Monitoring {
 		o.tick.Reset(cfg.Monitoring)
+	}
+	if cfg.Quarantine == nil {
+		o.pardon()
 	}
 	listed := map[string]*config.Server{}
 	for _, s := range monitored(cfg) {
@@ -29,8 +35,8 @@ func (o *owner) update(cfg *config.Listener) {
 		delete(listed, u.Server.Endpoint)
 		switch {
 		case s != nil && u.Removed:
-			u.Server, u.Removed = s, false
-			o.watch(i)
+			*u = Upstream{Server: s, Live: u.Live}
+			o.add(i)
 			o.f.log.Info("a server is back in the configuration", "server", s.Name)
 		case s != nil:
 			u.Server = s
@@ -44,10 +50,23 @@ func (o *owner) update(cfg *config.Listener) {
 		}
 		o.upstreams = append(o.upstreams, Upstream{Server: s, Live: newLive()})
 		o.private = append(o.private, private{})
-		o.watch(len(o.upstreams) - 1)
+		o.add(len(o.upstreams) - 1)
 		o.f.log.Info("a server was added", "server", s.Name)
 	}
 	o.recheckChains()
+}
+
+// add watches an upstream that was not there at the start.
+func (o *owner) add(i int) {
+	o.f.unsettled.Add(1)
+	o.watch(i)
+}
+
+// pardon ends all quarantines and forgets the failures that count towards one.
+func (o *owner) pardon() {
+	for i := range o.private {
+		o.private[i].strikes = newStrikes()
+	}
 }
 
 // remove takes an upstream out of use. Links that sessions have to it stay
@@ -56,7 +75,7 @@ func (o *owner) remove(i int) {
 	u := &o.upstreams[i]
 	o.private[i].stop()
 	*u = Upstream{Server: u.Server, Live: u.Live, Removed: true}
-	o.private[i] = private{stop: func() {}}
+	o.private[i] = private{strikes: newStrikes(), stop: func() {}}
 	o.f.log.Info("a server was removed", "server", u.Server.Name)
 }
 

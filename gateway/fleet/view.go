@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"flotilla/gateway/config"
@@ -9,7 +10,8 @@ import (
 )
 
 // View is an immutable snapshot of what is known of a listener's fleet. It
-// holds the enabled servers in configuration order.
+// holds the enabled servers in the order of the first configuration; those that
+// a later one added follow, and those that it removed stay (Upstream.Removed).
 type View struct {
 	// Generation counts views from 1 on.
 	Generation uint64
@@ -70,17 +72,19 @@ func (v *View) Lagging(i int, n uint32, fleetHead uint32) bool {
 // anchors calls f for each upstream that the fleet's tip is taken from (M10):
 // the fresh online live ones, or all online live ones when none is fresh.
 func (v *View) anchors(f func(u *Upstream)) {
-	fresh := false
 	for i := range v.Upstreams {
-		if u := &v.Upstreams[i]; u.anchor() && !u.Stale {
-			fresh = true
+		if v.anchored(i) {
+			f(&v.Upstreams[i])
 		}
 	}
-	for i := range v.Upstreams {
-		if u := &v.Upstreams[i]; u.anchor() && !(fresh && u.Stale) {
-			f(u)
-		}
+}
+
+// anchored reports whether upstream i is one of the anchors.
+func (v *View) anchored(i int) bool {
+	if u := &v.Upstreams[i]; !u.anchor() || !u.Stale {
+		return u.anchor()
 	}
+	return !slices.ContainsFunc(v.Upstreams, func(u Upstream) bool { return u.anchor() && !u.Stale })
 }
 
 func (u *Upstream) anchor() bool {

@@ -197,6 +197,8 @@ type Link struct {
 	Head, LIB uint32
 	// KeepAlives: head-only results were seen on it, so more may come unasked.
 	KeepAlives bool
+	// Window is the most credit that the client has had since the request.
+	Window uint32
 	// OnlyV0: the node answers status v0 only, which keep-alives go with.
 	OnlyV0 bool
 }

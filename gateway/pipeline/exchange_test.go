@@ -185,6 +185,36 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
+// TestMovable covers F20: with an unfinished request another upstream has to
+// have its blocks, otherwise it only has to be there.
+func TestMovable(t *testing.T) {
+	covers := func(u *fleet.Upstream) { u.Trace.Begin, u.ChainState.Begin = 1, 1 }
+	lacks := func(u *fleet.Upstream) { u.Trace.Begin, u.ChainState.Begin = 51, 51 }
+	gone := func(u *fleet.Upstream) { u.Online = false }
+	for _, c := range []struct {
+		name   string
+		asked  bool
+		cursor uint32
+		other  func(u *fleet.Upstream)
+		want   bool
+	}{
+		{"under way, it has the block", true, 50, covers, true},
+		{"under way, it lacks the block", true, 50, lacks, false},
+		{"under way, it is gone", true, 50, gone, false},
+		{"satisfied, it lacks the block", true, 60, lacks, true},
+		{"satisfied, it is gone", true, 60, gone, false},
+		{"no request, it lacks the block", false, 0, lacks, true},
+		{"no request, it is gone", false, 0, gone, false},
+	} {
+		x := &pipeline.Exchange{Now: now, View: &fleet.View{Upstreams: []fleet.Upstream{node("a"), node("b")}}}
+		x.Asked, x.Cursor, x.Want = c.asked, c.cursor, ship.BlocksRequest{Start: 40, End: 60, FetchTraces: true}
+		c.other(&x.View.Upstreams[1])
+		if got := x.Movable(); got != c.want {
+			t.Errorf("%s: Movable is %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
 // reserve gives u counters with one slot taken.
 func reserve(u *fleet.Upstream) {
 	f := fleet.New(&config.Listener{Servers: []*config.Server{u.Server}}, &dial.Dialer{}, slog.New(slog.DiscardHandler))

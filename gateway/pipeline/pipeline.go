@@ -36,18 +36,21 @@ type Downward interface {
 	Down(x *Exchange, r *Result) Step
 }
 
-// Step is what a stage wants to happen next.
+// Step is what a stage wants to happen next. It is kept small, as each block
+// brings three: it stays in registers.
 type Step struct {
 	Do Action
-	// Code and Reason are those of the Close frame that CloseClient sends.
-	Code   int
+	// Code and Reason are those of the Close frame that CloseClient sends; with
+	// EndLink, Reason is the End.
+	Code   uint16
 	Reason string
-	// End is how the link ends with EndLink.
-	End fleet.End
 }
 
+// End is how the link ends with EndLink.
+func (s Step) End() fleet.End { return fleet.End(s.Reason) }
+
 // Action is what a Step does.
-type Action int
+type Action uint8
 
 const (
 	// Next goes on with the next stage.
@@ -62,11 +65,11 @@ const (
 
 // Closing is the step that ends the session with a Close frame.
 func Closing(code int, format string, args ...any) Step {
-	return Step{Do: CloseClient, Code: code, Reason: fmt.Sprintf(format, args...)}
+	return Step{Do: CloseClient, Code: uint16(code), Reason: fmt.Sprintf(format, args...)}
 }
 
 // Leaving is the step that leaves the upstream.
-func Leaving(end fleet.End) Step { return Step{Do: EndLink, End: end} }
+func Leaving(end fleet.End) Step { return Step{Do: EndLink, Reason: string(end)} }
 
 // Constructor makes a stage for a listener.
 type Constructor func(*config.Listener) Stage

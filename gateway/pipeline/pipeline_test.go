@@ -144,7 +144,7 @@ func TestSteps(t *testing.T) {
 	if got, want := pipeline.Closing(1011, "block %d", 7), (pipeline.Step{Do: pipeline.CloseClient, Code: 1011, Reason: "block 7"}); got != want {
 		t.Errorf("Closing is %+v", got)
 	}
-	if got, want := pipeline.Leaving(fleet.EndStall), (pipeline.Step{Do: pipeline.EndLink, End: fleet.EndStall}); got != want {
+	if got, want := pipeline.Leaving(fleet.EndStall), (pipeline.Step{Do: pipeline.EndLink, Reason: "stall"}); got != want || got.End() != fleet.EndStall {
 		t.Errorf("Leaving is %+v", got)
 	}
 }

@@ -5,71 +5,61 @@ import "math"
 // Parts are the payload fields that are present in a block result.
 type Parts struct{ Block, Traces, Deltas, Finality bool }
 
-// Bytes are the bytes of a message, asked for with offsets that do not go back;
-// false is behind the end.
+// Bytes are the bytes of a message, asked for with offsets that do not go back.
 type Bytes interface {
-	Byte(at int) (byte, bool)
+	// Slice is up to n bytes from an offset on; fewer only at the end. It is
+	// valid until the next call.
+	Slice(at, n int) []byte
 }
 
 // ReadParts finds out which payload fields a block result with header h has,
-// by stepping over them. It reports false when the message does not decode
-// that far. It does not allocate.
-func ReadParts(b Bytes, h *BlockHeader) (p Parts, ok bool) {
-	at := int64(offThis + 2)
+// by stepping over them; size is the length of the message. It reports false
+// when the message does not decode that far. It does not allocate.
+func ReadParts(b Bytes, size int, h *BlockHeader) (p Parts, ok bool) {
+	at := offThis + 2
 	if h.HasThis {
 		at += PosSize
 	}
 	if h.HasPrev {
 		at += PosSize
 	}
-	fields := [...]*bool{&p.Block, &p.Traces, &p.Deltas, &p.Finality}
-	n := len(fields)
-	if !h.V1 {
-		n--
+	if p.Block, at, ok = stepOver(b, at, size, 5, 0x0f); !ok {
+		return p, false
 	}
-	for i, present := range fields[:n] {
-		if *present, at, ok = stepOver(b, at, i == 0); !ok {
-			return p, false
-		}
+	if p.Traces, at, ok = stepOver(b, at, size, 10, 0x01); !ok {
+		return p, false
 	}
-	return p, true
+	if p.Deltas, at, ok = stepOver(b, at, size, 10, 0x01); !ok || !h.V1 {
+		return p, ok
+	}
+	p.Finality, _, ok = stepOver(b, at, size, 10, 0x01)
+	return p, ok
 }
 
 // stepOver reads the presence byte and the length of an optional bytes field,
-// and returns the offset behind it. The length of the block is a varuint32,
-// those of the logs are varuint64 (W1, W2).
-func stepOver(b Bytes, at int64, block bool) (present bool, behind int64, ok bool) {
-	flag, ok := b.Byte(int(at))
-	if !ok || flag > 1 {
+// a varuint of at most digits bytes the last of which is at most last (W1, W2),
+// and returns the offset behind it.
+func stepOver(b Bytes, at, size, digits int, last byte) (present bool, behind int, ok bool) {
+	s := b.Slice(at, 1+digits)
+	if len(s) == 0 || s[0] > 1 {
 		return false, 0, false
 	}
-	at++
-	if flag == 0 {
-		return false, at, true
-	}
-	size, last := 10, byte(0x01)
-	if block {
-		size, last = 5, 0x0f
+	if s[0] == 0 {
+		return false, at + 1, true
 	}
 	var length uint64
-	for i := range size {
-		v, ok := b.Byte(int(at))
-		if !ok || i == size-1 && v > last {
+	for i, v := range s[1:] {
+		if i == digits-1 && v > last {
 			return false, 0, false
 		}
-		at++
 		length |= uint64(v&0x7f) << (7 * i)
 		if v < 0x80 {
-			if length > math.MaxInt32 || length > 0 && !has(b, at+int64(length)-1) {
+			behind = at + 2 + i
+			if length > math.MaxInt32 || int(length) > size-behind {
 				return false, 0, false
 			}
-			return true, at + int64(length), true
+			return true, behind + int(length), true
 		}
 	}
 	return false, 0, false
-}
-
-func has(b Bytes, at int64) bool {
-	_, ok := b.Byte(int(at))
-	return ok
 }

@@ -15,14 +15,14 @@ const Name = "decode"
 type Stage struct{}
 
 // New makes the stage.
-func New(*config.Listener) pipeline.Stage { return Stage{} }
+func New(*config.Listener) pipeline.Stage { return &Stage{} }
 
 // Name is "decode".
-func (Stage) Name() string { return Name }
+func (*Stage) Name() string { return Name }
 
 // Up decodes Exchange.Message into Exchange.Request. A malformed one ends the
 // session (1007); an unknown variant goes on to the next stage.
-func (Stage) Up(x *pipeline.Exchange) pipeline.Step {
+func (*Stage) Up(x *pipeline.Exchange) pipeline.Step {
 	if x.Cause != pipeline.Received {
 		return pipeline.Step{}
 	}

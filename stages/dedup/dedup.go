@@ -15,15 +15,15 @@ const Name = "dedup"
 type Stage struct{}
 
 // New makes the stage.
-func New(*config.Listener) pipeline.Stage { return Stage{} }
+func New(*config.Listener) pipeline.Stage { return &Stage{} }
 
 // Name is "dedup".
-func (Stage) Name() string { return Name }
+func (*Stage) Name() string { return Name }
 
 // Down drops what the client has had, leaves an upstream that skips or breaks
 // the chain at a seam while another could do better, and moves the cursor for
 // what is passed on (S24 to S28).
-func (Stage) Down(x *pipeline.Exchange, r *pipeline.Result) pipeline.Step {
+func (*Stage) Down(x *pipeline.Exchange, r *pipeline.Result) pipeline.Step {
 	seam := x.Link.Seam && x.Link.First
 	x.Link.First = false
 	if r.Kind == pipeline.KeepAlive {

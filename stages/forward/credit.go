@@ -14,7 +14,15 @@ func addCredit(x *pipeline.Exchange, n uint32) {
 	x.Credit += rise
 	if x.Link.Up && x.Link.Requested {
 		x.Ack += rise
+		x.Link.Window = max(x.Link.Window, x.Credit)
 	}
+}
+
+// AckDue reports whether the upstream is to be told now of the credit in x.Ack.
+// While it has more than half of what the client ever gave, it can wait: a
+// client that acks every block then costs an upstream message every few blocks.
+func AckDue(x *pipeline.Exchange) bool {
+	return x.Ack > 0 && x.Credit-min(x.Ack, x.Credit) <= x.Link.Window/2
 }
 
 // charge takes a result off the credit. A live node that sends without credit

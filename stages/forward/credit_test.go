@@ -6,6 +6,7 @@ import (
 
 	"flotilla/gateway/pipeline"
 	"flotilla/gateway/ship"
+	"flotilla/stages/forward"
 	"flotilla/stages/stagetest"
 )
 
@@ -56,5 +57,30 @@ func TestAckBeforeARequest(t *testing.T) {
 	ask(x, ship.BlocksRequest{Start: 1, End: 9, MaxInFlight: 2})
 	if x.Credit != 2 {
 		t.Errorf("credit %d, want that of the request", x.Credit)
+	}
+}
+
+// TestAckDue: the upstream is told of credit when it has half or less of the
+// most that the client ever gave, so it never runs out of what the client has.
+func TestAckDue(t *testing.T) {
+	for _, c := range []struct {
+		name                string
+		window, credit, ack uint32
+		due                 bool
+	}{
+		{"nothing to tell", 10, 3, 0, false},
+		{"more than half is left", 10, 9, 3, false},
+		{"half is left", 10, 9, 4, true},
+		{"none is left", 10, 4, 4, true},
+		{"a credit of one", 1, 1, 1, true},
+		{"given by acks only", 0, 5, 5, true},
+		{"refunds beyond the credit", 10, 0, 3, true},
+		{"endless credit", math.MaxUint32, math.MaxUint32, 1000, false},
+	} {
+		x := stagetest.Exchange(stagetest.Node("a"))
+		x.Credit, x.Ack, x.Link.Window = c.credit, c.ack, c.window
+		if got := forward.AckDue(x); got != c.due {
+			t.Errorf("%s: due is %v", c.name, got)
+		}
 	}
 }

@@ -150,6 +150,16 @@ func TestNoStrike(t *testing.T) {
 	}
 }
 
+// An end that excludes nobody leaves an earlier exclusion as it is.
+func TestEarlierExclusionStays(t *testing.T) {
+	x := owing()
+	x.Exclude(1, pipeline.Exclusion{Until: x.Now.Add(time.Second)})
+	forward.Ended(x, fleet.EndClean, true)
+	if !x.Excluded(1, x.Now) {
+		t.Error("the exclusion is gone")
+	}
+}
+
 // TestLift covers the end of S26.
 func TestLift(t *testing.T) {
 	x := owing()

@@ -20,16 +20,16 @@ const Name = "forward"
 type Stage struct{}
 
 // New makes the stage.
-func New(*config.Listener) pipeline.Stage { return Stage{} }
+func New(*config.Listener) pipeline.Stage { return &Stage{} }
 
 // Name is "forward".
-func (Stage) Name() string { return Name }
+func (*Stage) Name() string { return Name }
 
 // maxPending bounds the messages that wait for a link, in bytes (S34).
 const maxPending = 65536
 
 // Up decides what a client message means for the link (spec "ship" 2.3 to 2.5).
-func (Stage) Up(x *pipeline.Exchange) pipeline.Step {
+func (*Stage) Up(x *pipeline.Exchange) pipeline.Step {
 	x.Relink = pipeline.KeepLink
 	if x.Cause != pipeline.Received {
 		return pipeline.Step{}
@@ -62,7 +62,7 @@ func pend(x *pipeline.Exchange) pipeline.Step {
 
 // Down finds out what a result stands for, and takes it off the client's
 // credit (S20, S22). Results that nobody asked for go no further.
-func (Stage) Down(x *pipeline.Exchange, r *pipeline.Result) pipeline.Step {
+func (*Stage) Down(x *pipeline.Exchange, r *pipeline.Result) pipeline.Step {
 	x.Link.Head, x.Link.LIB = r.Head.Num, r.LIB.Num
 	if !x.Link.Requested {
 		return pipeline.Step{Do: pipeline.Done}

@@ -1,6 +1,9 @@
 package forward
 
 import (
+	"cmp"
+	"slices"
+
 	"flotilla/gateway/fleet"
 	"flotilla/gateway/pipeline"
 	"flotilla/gateway/ship"
@@ -45,17 +48,32 @@ func take(x *pipeline.Exchange) {
 	}
 }
 
-// claim takes in which blocks the client says it has: a node that has others
-// sends those, now or, after a failover, from the cursor on.
+// claim takes in which blocks the client says it has. Where they are of a fork,
+// the node of this link leads the client out of it, and so has any later one.
+// Up to Settled all nodes agree, and the first result does it.
 func claim(x *pipeline.Exchange, q *ship.BlocksRequest) {
-	for i := range q.Have {
-		p := &q.Have[i]
+	if len(q.Have) == 0 {
+		return
+	}
+	var all []ship.Pos
+	for _, p := range q.Have {
 		if p.Num >= q.Start {
 			continue // nodes do not look at these (N2)
 		}
-		if have := x.Delivered.Find(p.Num); have == nil || have.ID != p.ID {
-			x.Delivered.Add(p)
+		if have := x.Delivered.Find(p.Num); have != nil && have.ID != p.ID {
+			x.Delivered.Forget(p.Num)
 		}
+		if p.Num > x.Settled {
+			all = append(all, p)
+		}
+	}
+	for i := range x.Delivered.Len() {
+		all = append(all, *x.Delivered.At(i))
+	}
+	slices.SortStableFunc(all, func(a, b ship.Pos) int { return cmp.Compare(a.Num, b.Num) })
+	x.Delivered.Forget(0)
+	for i := range all {
+		x.Delivered.Add(&all[i])
 	}
 }
 
@@ -108,6 +126,7 @@ func Sent(x *pipeline.Exchange, q *ship.BlocksRequest, seam bool) {
 	l := &x.Link
 	l.Requested, l.End, l.Irreversible = true, q.End, q.Irreversible
 	l.First, l.Seam = true, seam
+	l.Window = q.MaxInFlight
 	l.Cursor, l.Exact = q.Start, true
 	for _, p := range q.Have {
 		if p.Num < l.Cursor {

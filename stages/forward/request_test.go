@@ -2,6 +2,7 @@ package forward_test
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -43,7 +44,7 @@ func TestTake(t *testing.T) {
 	x.Stuck, x.StuckAt, x.Failures = true, 60, 4
 	x.SeamLeft = []int{0}
 
-	want := ship.BlocksRequest{V1: true, Start: 55, End: 500, MaxInFlight: 3, Have: positions(40), FetchBlock: true, FetchFinality: true}
+	want := ship.BlocksRequest{V1: true, Start: 55, End: 500, MaxInFlight: 3, Have: positions(50), FetchBlock: true, FetchFinality: true}
 	ask(x, want)
 	if !x.Asked || !reflect.DeepEqual(x.Want, want) || x.Credit != 3 || x.Cursor != 55 || !x.Fresh {
 		t.Errorf("the request in force is %+v, credit %d, cursor %d, fresh %v", x.Want, x.Credit, x.Cursor, x.Fresh)
@@ -56,6 +57,40 @@ func TestTake(t *testing.T) {
 	}
 	if x.HeadSent.Num != 80 || x.LIBSent.Num != 49 || x.Settled != 49 {
 		t.Errorf("head told %d, LIB told %d, settled %d; they survive", x.HeadSent.Num, x.LIBSent.Num, x.Settled)
+	}
+}
+
+// TestClaims: what the client says it has counts as delivered. Blocks 50 to 54
+// are remembered; the request starts at 60.
+func TestClaims(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		have    []ship.Pos
+		want    []ship.Pos
+		settled uint32
+	}{
+		{"nothing", nil, positions(50, 51, 52, 53, 54), 40},
+		{"the same", positions(52, 53), positions(50, 51, 52, 53, 54), 40},
+		{"later ones", positions(54, 58, 59), positions(50, 51, 52, 53, 54, 58, 59), 40},
+		{"earlier ones, down to the last irreversible block", positions(39, 40, 41), positions(41, 50, 51, 52, 53, 54), 40},
+		{"in no order, and twice", positions(57, 41, 57, 52), positions(41, 50, 51, 52, 53, 54, 57), 40},
+		{"another fork", []ship.Pos{stagetest.Pos(51), stagetest.Fork(52, 1), stagetest.Fork(53, 1)},
+			[]ship.Pos{stagetest.Pos(50), stagetest.Pos(51), stagetest.Fork(52, 1), stagetest.Fork(53, 1)}, 40},
+		{"another fork, where all is irreversible", []ship.Pos{stagetest.Fork(52, 1), stagetest.Fork(53, 1), stagetest.Fork(54, 1)},
+			[]ship.Pos{stagetest.Pos(50), stagetest.Pos(51), stagetest.Fork(54, 1)}, 53},
+		{"at the start and above: nodes do not look at them", positions(60, 61), positions(50, 51, 52, 53, 54), 40},
+	} {
+		x := stagetest.Exchange(stagetest.Node("a"))
+		deliver(x, 50, 55)
+		x.Settled = c.settled
+		ask(x, ship.BlocksRequest{Start: 60, End: 100, Have: c.have})
+		var got []ship.Pos
+		for i := range x.Delivered.Len() {
+			got = append(got, *x.Delivered.At(i))
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: remembered %v, want %v", c.name, got, c.want)
+		}
 	}
 }
 
@@ -277,7 +312,7 @@ func TestSent(t *testing.T) {
 			x.Link = pipeline.Link{Up: true, Head: 5}
 			q := ship.BlocksRequest{Start: 960, End: 2000, MaxInFlight: 4, Have: c.have, Irreversible: true}
 			forward.Sent(x, &q, c.seam)
-			want := pipeline.Link{Up: true, Head: 5, Requested: true, End: 2000, Irreversible: true, First: true, Seam: c.seam, Cursor: c.cursor, Exact: c.exact}
+			want := pipeline.Link{Up: true, Head: 5, Requested: true, End: 2000, Irreversible: true, First: true, Seam: c.seam, Cursor: c.cursor, Exact: c.exact, Window: 4}
 			if x.Link != want {
 				t.Errorf("the link is %+v\nwant %+v", x.Link, want)
 			}

@@ -17,14 +17,14 @@ const Name = "plan"
 type Stage struct{}
 
 // New makes the stage.
-func New(*config.Listener) pipeline.Stage { return Stage{} }
+func New(*config.Listener) pipeline.Stage { return &Stage{} }
 
 // Name is "plan".
-func (Stage) Name() string { return Name }
+func (*Stage) Name() string { return Name }
 
 // Up lists in Exchange.Candidates the upstreams that may be picked for the
 // exchange's block (spec "ship" 3.2); none for messages that need no upstream.
-func (Stage) Up(x *pipeline.Exchange) pipeline.Step {
+func (*Stage) Up(x *pipeline.Exchange) pipeline.Step {
 	x.Candidates = x.Candidates[:0]
 	if x.Cause == pipeline.Received && !isBlocks(&x.Request) {
 		return pipeline.Step{}

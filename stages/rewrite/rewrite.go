@@ -15,13 +15,13 @@ const Name = "rewrite"
 type Stage struct{}
 
 // New makes the stage.
-func New(*config.Listener) pipeline.Stage { return Stage{} }
+func New(*config.Listener) pipeline.Stage { return &Stage{} }
 
 // Name is "rewrite".
-func (Stage) Name() string { return Name }
+func (*Stage) Name() string { return Name }
 
 // Down raises head and LIB of a result to what the client was told before.
-func (Stage) Down(x *pipeline.Exchange, r *pipeline.Result) pipeline.Step {
+func (*Stage) Down(x *pipeline.Exchange, r *pipeline.Result) pipeline.Step {
 	r.Patched = Raise(&x.Position, &r.Head, &r.LIB)
 	return pipeline.Step{}
 }

@@ -208,7 +208,7 @@ func (r *Reader) check(h *header) error {
 }
 
 func (r *Reader) finish(m *Message, b []byte) {
-	*m = Message{Op: r.op, Size: int(r.size), Frames: b[r.r:r.at], Start: r.r, End: r.at}
+	m.Op, m.Size, m.Frames, m.Start, m.End, m.payload = r.op, int(r.size), b[r.r:r.at], r.r, r.at, nil
 	if r.frames == 1 {
 		m.payload = b[r.at-int(r.size) : r.at]
 	}

@@ -106,7 +106,7 @@ func (s *Session) takeMessage(message []byte) {
 		if step.Code == frame.CloseInvalid {
 			s.Fleet.Stats.ProtocolErrors.Inc(fleet.Malformed)
 		}
-		s.closeLocked(step.Code, step.Reason)
+		s.closeLocked(int(step.Code), step.Reason)
 		return
 	}
 	switch s.x.Request.Variant {
@@ -164,10 +164,12 @@ func (s *Session) phase() {
 // look makes the ticker look at the session at its next tick.
 func (s *Session) look() { s.due.Store(0) }
 
-// flushLink tells the upstream of the credit that has come together.
+// flushLink tells the upstream of the credit that has come together, when it
+// wants to know.
 func (s *Session) flushLink() {
-	if s.link != nil && s.link.left == notLeft {
-		s.link.flushAck(&s.x.Ack)
+	if s.link != nil && s.link.left == notLeft && forward.AckDue(&s.x) {
+		s.link.sendAck(s.x.Ack)
+		s.x.Ack = 0
 	}
 }
 

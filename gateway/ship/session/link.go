@@ -46,6 +46,9 @@ type link struct {
 	// ping is when the ping was sent that nothing has come after.
 	ping atomic.Int64
 
+	// head and lib are those of its last result.
+	head, lib ship.Pos
+
 	progress time.Time
 	lost     time.Time // since when the monitor has the upstream offline
 	probed   atomic.Bool
@@ -112,13 +115,9 @@ func (l *link) sendPing() {
 	_ = l.Writer.Write(frame.AppendMasked(nil, frame.Ping, pingPayload))
 }
 
-// flushAck tells the upstream of the credit in *ack, in one message.
-func (l *link) flushAck(ack *uint32) {
-	if *ack == 0 {
-		return
-	}
+// sendAck gives the upstream credit.
+func (l *link) sendAck(n uint32) {
 	var message [5]byte
 	// A failure shows as the end of the stream.
-	_ = l.send(ship.AppendAck(message[:0], *ack))
-	*ack = 0
+	_ = l.send(ship.AppendAck(message[:0], n))
 }

@@ -116,7 +116,7 @@ func (s *Session) judge(l *link, b *batch) error {
 		l.data.Store(int64(l.LastRead().Sub(l.opened)))
 	}
 	s.account(l, b)
-	l.flushAck(&s.x.Ack)
+	s.flushLink()
 	return nil
 }
 
@@ -149,10 +149,13 @@ func (s *Session) takeResult(l *link, m *frame.Message, b *batch) {
 		b.add(m)
 		return
 	}
-	s.Fleet.Observe(s.x.View, l.upstream, &r.Head, &r.LIB)
+	if r.Head != l.head || r.LIB != l.lib {
+		l.head, l.lib = r.Head, r.LIB
+		s.Fleet.Observe(s.x.View, l.upstream, &r.Head, &r.LIB)
+	}
 	s.cursor.Read(m)
 	var ok bool
-	if r.Parts, ok = ship.ReadParts(&s.cursor, &r.BlockHeader); !ok {
+	if r.Parts, ok = ship.ReadParts(&s.cursor, m.Size, &r.BlockHeader); !ok {
 		r.Parts = ship.Parts{Block: true, Traces: true, Deltas: true, Finality: true}
 	}
 	step := s.Pipeline.Down(&s.x, r)
@@ -165,10 +168,10 @@ func (s *Session) takeResult(l *link, m *frame.Message, b *batch) {
 		}
 	case pipeline.EndLink:
 		s.log.Warn("an upstream sent a result that must not be passed on", "server", s.x.View.Upstreams[l.upstream].Server.Name,
-			"why", step.End, "block", s.x.Cursor, "got", r.Num)
-		l.fail(step.End)
+			"why", step.End(), "block", s.x.Cursor, "got", r.Num)
+		l.fail(step.End())
 	case pipeline.CloseClient:
-		s.closeLocked(step.Code, step.Reason)
+		s.closeLocked(int(step.Code), step.Reason)
 	default:
 		s.pass(l, m, b, head)
 	}
