@@ -137,6 +137,12 @@ func (g *gateway) ask(t *rapid.T, q *ship.BlocksRequest) {
 	}
 }
 
+// ack is an ack of the client.
+func (g *gateway) ack(t *rapid.T, n uint32) {
+	g.up(t, ship.AppendAck(nil, n))
+	g.client.granted += n
+}
+
 // send sends the request in force on the link.
 func (g *gateway) send(seam bool) {
 	q := forward.Build(g.x)
@@ -307,13 +313,19 @@ func (g *gateway) settle(t *rapid.T) {
 	if g.link == nil {
 		g.connect(0)
 	}
-	g.up(t, ship.AppendAck(nil, 10000))
-	g.client.granted += 10000
+	// From here on the client acks each result, with some to spare.
+	g.ack(t, rapid.Uint32Range(1, 8).Draw(t, "window"))
 	for moved := true; moved; {
+		got := g.client.got
 		moved = g.arrive() || g.produce(false) || g.relay(t)
+		if g.client.got > got {
+			g.ack(t, 1)
+		}
 		if !moved {
-			moved = g.x.Ack > 0
-			g.flush()
+			// An ack that is not due must not be what the node waits for.
+			if moved = g.link != nil && forward.AckDue(g.x); moved {
+				g.flush()
+			}
 		}
 		g.check(t)
 	}
@@ -407,11 +419,7 @@ func stream(t *rapid.T, seen *events) {
 			}
 		},
 		"status": g.status,
-		"ack": func(t *rapid.T) {
-			n := rapid.Uint32Range(1, 10).Draw(t, "n")
-			g.up(t, ship.AppendAck(nil, n))
-			g.client.granted += n
-		},
+		"ack":    func(t *rapid.T) { g.ack(t, rapid.Uint32Range(1, 10).Draw(t, "n")) },
 		"arrive": func(t *rapid.T) { times(some.Draw(t, "messages"), g.arrive) },
 		"produce": func(t *rapid.T) {
 			times(some.Draw(t, "results"), func() bool { return g.produce(rapid.Bool().Draw(t, "keep-alive")) })

@@ -430,8 +430,15 @@ func (s *staleness) tick(trace, state uint32) (stale bool) {
 
 func (o *owner) offline(i int) {
 	u := &o.upstreams[i]
-	u.Online, u.ChainID = false, nil
+	u.Online, u.Late, u.ChainID = false, false, nil
 	o.dirty = true
+}
+
+// late takes in that the status of upstream i is overdue.
+func (o *owner) late(i int) {
+	if u := &o.upstreams[i]; u.Online && !u.Late {
+		u.Late, o.dirty = true, true
+	}
 }
 
 // status takes an accepted, decoded status of upstream i.
@@ -459,13 +466,13 @@ func (o *owner) status(i int, s *ship.Status) {
 	}
 	u.Live.told.raise(&s.Head, &s.LIB, u.Live)
 	o.private[i].told = u.Live.told.headNum.Load()
-	u.Online, u.Known, u.StatusV1 = true, true, s.V1
+	u.Online, u.Late, u.Known, u.StatusV1 = true, false, true, s.V1
 	u.Head, u.LIB, u.Trace, u.ChainState, u.Finality = s.Head, s.LIB, s.Trace, s.ChainState, s.Finality
 	if s.HasChainID && (u.ChainID == nil || *u.ChainID != s.ChainID) {
 		id := s.ChainID
 		u.ChainID = &id
 	}
-	if was.Online != u.Online || was.Head != u.Head || was.LIB != u.LIB || was.Trace != u.Trace ||
+	if was.Online != u.Online || was.Late || was.Head != u.Head || was.LIB != u.LIB || was.Trace != u.Trace ||
 		was.ChainState != u.ChainState || was.Finality != u.Finality || was.ChainID != u.ChainID || was.StatusV1 != u.StatusV1 {
 		o.dirty = true
 	}

@@ -131,7 +131,7 @@ func (m *monitor) watch(ctx context.Context, node *dial.Node) error {
 	answered := false
 	for {
 		due := time.Now().Add(m.f.Config().Status)
-		if err := node.Writer.Write(frame.AppendMasked(nil, frame.Binary, ship.AppendStatusRequest(nil, v1))); err != nil {
+		if err := node.Writer.WriteMasked(frame.Binary, ship.AppendStatusRequest(nil, v1)); err != nil {
 			return err
 		}
 		status, err := m.poll(ctx, node, due)
@@ -177,6 +177,7 @@ func (m *monitor) poll(ctx context.Context, node *dial.Node, due time.Time) (got
 				return got, nil
 			case errors.Is(err, os.ErrDeadlineExceeded) && !late:
 				late = true
+				m.f.do(func(o *owner) { o.late(m.index) })
 				if err := node.SetReadDeadline(due.Add(m.f.Config().Status)); err != nil {
 					return nil, err
 				}
@@ -191,7 +192,7 @@ func (m *monitor) poll(ctx context.Context, node *dial.Node, due time.Time) (got
 		}
 		switch msg.Op {
 		case frame.Ping:
-			if err := node.Writer.Write(frame.AppendMasked(nil, frame.Pong, msg.Payload(nil))); err != nil {
+			if err := node.Writer.WriteMasked(frame.Pong, msg.Payload(nil)); err != nil {
 				return got, err
 			}
 		case frame.Close:

@@ -17,6 +17,9 @@ type Upstream struct {
 
 	// Online: the last status was accepted and nothing has gone wrong since.
 	Online bool
+	// Late: a status is overdue. The node is not offline for that yet, but
+	// whoever has a link to it may want to know whether that is alive.
+	Late bool
 	// Known: a status with a head was received once. It stays while offline.
 	Known bool
 	// Stale: a live node that has not moved for twelve monitoring intervals.

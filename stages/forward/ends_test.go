@@ -160,6 +160,32 @@ func TestEarlierExclusionStays(t *testing.T) {
 	}
 }
 
+// TestSuspect: a node that stalls on a block which another one has may have a
+// hole in its log there.
+func TestSuspect(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		end   fleet.End
+		owed  bool
+		alone bool
+		want  bool
+	}{
+		{"stalled, another has the block", fleet.EndStall, true, false, true},
+		{"stalled, nobody else has it", fleet.EndStall, true, true, false},
+		{"stalled, nothing was owed", fleet.EndStall, false, false, false},
+		{"another end", fleet.EndUnclean, true, false, false},
+	} {
+		x := owing()
+		x.Link.Upstream = 1
+		if c.alone {
+			x.View.Upstreams[0].Online, x.View.Upstreams[2].Online = false, false
+		}
+		if got := forward.Ended(x, c.end, c.owed).Suspect; got != c.want {
+			t.Errorf("%s: suspect is %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
 // TestLift covers the end of S26.
 func TestLift(t *testing.T) {
 	x := owing()

@@ -196,11 +196,10 @@ func (d *Dialer) readABI(n *Node) (*ship.ABI, error) {
 		switch m.Op {
 		case frame.Ping, frame.Pong:
 		case frame.Text:
-			text := bytes.Clone(m.Payload(nil))
 			if err := n.SetReadDeadline(time.Time{}); err != nil {
 				return nil, err
 			}
-			return d.parse(text)
+			return d.parse(m.Payload(nil))
 		case frame.Close:
 			return nil, errors.New("the node closed the connection instead of sending its ABI")
 		default:
@@ -209,13 +208,14 @@ func (d *Dialer) readABI(n *Node) (*ship.ABI, error) {
 	}
 }
 
+// parse parses text, unless it is known. It does not keep text.
 func (d *Dialer) parse(text []byte) (*ship.ABI, error) {
 	if d.Known != nil {
 		if a := d.Known(text); a != nil {
 			return a, nil
 		}
 	}
-	return ship.ParseABI(text)
+	return ship.ParseABI(bytes.Clone(text))
 }
 
 // maxHead bounds the head of the upgrade answer, in bytes.

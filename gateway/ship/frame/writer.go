@@ -24,11 +24,13 @@ type Writer struct {
 	// has shrunk. It must not block. Nil is allowed.
 	OnDrain func()
 
-	mu    sync.Mutex
-	queue []byte
-	err   error
-	busy  bool // the goroutine runs
-	done  sync.WaitGroup
+	mu sync.Mutex
+	// scratch is where small frames are put together.
+	scratch []byte
+	queue   []byte
+	err     error
+	busy    bool // the goroutine runs
+	done    sync.WaitGroup
 
 	queued   atomic.Int64 // bytes not taken by the socket yet
 	progress atomic.Int64 // when the socket last took some, since conn.opened
@@ -54,6 +56,33 @@ func (w *Writer) Write(p []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.WriteLocked(p)
+}
+
+// WriteFrame sends payload, which may be reused afterwards, as one unmasked
+// frame.
+func (w *Writer) WriteFrame(op Opcode, payload []byte) error {
+	return w.writeFrame(op, payload, Append)
+}
+
+// WriteMasked sends payload, which may be reused afterwards, as one masked
+// frame.
+func (w *Writer) WriteMasked(op Opcode, payload []byte) error {
+	return w.writeFrame(op, payload, AppendMasked)
+}
+
+// maxScratch is the longest frame that a Writer keeps a buffer of its own for.
+const maxScratch = 512
+
+func (w *Writer) writeFrame(op Opcode, payload []byte, add func([]byte, Opcode, []byte) []byte) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(payload)+maxHeader <= maxScratch {
+		w.scratch = add(w.scratch[:0], op, payload)
+		return w.WriteLocked(w.scratch)
+	}
+	b := takeBuffer(len(payload) + maxHeader)
+	defer giveBuffer(b)
+	return w.WriteLocked(add((*b)[:0], op, payload))
 }
 
 // WriteLocked is Write for the holder of Lock.

@@ -53,7 +53,7 @@ func (s *Session) takeClient(m *frame.Message, scratch *[]byte) bool {
 		case frame.Ping:
 			// A client that pings and does not read gets no more than a few.
 			if s.out.Queued() < maxQueuedPongs {
-				_ = s.out.Write(frame.Append(nil, frame.Pong, m.Payload(nil)))
+				_ = s.out.WriteFrame(frame.Pong, m.Payload(nil))
 			}
 		case frame.Text, frame.Binary:
 			if s.closed {

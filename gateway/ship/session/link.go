@@ -88,7 +88,7 @@ func (l *link) leave(why left) {
 	}
 	l.left = why
 	// The upstream may be dead; then nothing is lost.
-	_ = l.Writer.Write(frame.AppendMasked(nil, frame.Close, frame.ClosePayload(frame.CloseNormal, "")))
+	_ = l.Writer.WriteMasked(frame.Close, frame.ClosePayload(frame.CloseNormal, ""))
 	_ = l.SetReadDeadline(time.Unix(1, 0))
 }
 
@@ -102,7 +102,7 @@ func (l *link) fail(end fleet.End) {
 
 // send sends one message to the upstream.
 func (l *link) send(message []byte) error {
-	return l.Writer.Write(frame.AppendMasked(nil, frame.Binary, message))
+	return l.Writer.WriteMasked(frame.Binary, message)
 }
 
 // pingPayload tells the answers to our pings from pongs that nobody asked for.
@@ -112,7 +112,7 @@ var pingPayload = []byte("flotilla-liveness")
 func (l *link) sendPing() {
 	l.ping.Store(max(l.since(), 1))
 	// A failure shows as the end of the stream.
-	_ = l.Writer.Write(frame.AppendMasked(nil, frame.Ping, pingPayload))
+	_ = l.Writer.WriteMasked(frame.Ping, pingPayload)
 }
 
 // sendAck gives the upstream credit.

@@ -94,12 +94,12 @@ func (s *Session) judge(l *link, b *batch) error {
 			s.takeResult(l, &m, b)
 		case frame.Ping:
 			data = true
-			_ = l.Writer.Write(frame.AppendMasked(nil, frame.Pong, m.Payload(nil)))
+			_ = l.Writer.WriteMasked(frame.Pong, m.Payload(nil))
 		case frame.Pong:
 			data = data || string(m.Payload(nil)) != string(pingPayload)
 		case frame.Close:
 			data, l.closing = true, true
-			_ = l.Writer.Write(frame.AppendMasked(nil, frame.Close, m.Payload(nil)))
+			_ = l.Writer.WriteMasked(frame.Close, m.Payload(nil))
 		default:
 			data = true
 		}

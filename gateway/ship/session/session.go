@@ -160,7 +160,7 @@ func (s *Session) closeLocked(code int, reason string) {
 	}
 	s.endLocked(code, reason)
 	// A failure means that the client is gone, which is where this leads.
-	_ = s.out.Write(frame.Append(nil, frame.Close, frame.ClosePayload(code, reason)))
+	_ = s.out.WriteFrame(frame.Close, frame.ClosePayload(code, reason))
 	s.out.Finish()
 	_ = s.client.SetReadDeadline(time.Now().Add(linger))
 }

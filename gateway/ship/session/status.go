@@ -68,7 +68,7 @@ func (s *Session) answerStatuses() {
 			st.HasChainID, st.ChainID = true, *id
 		}
 		// A failure shows as the end of the client's stream.
-		_ = s.out.Write(frame.Append(nil, frame.Binary, ship.AppendStatus(nil, &st)))
+		_ = s.out.WriteFrame(frame.Binary, ship.AppendStatus(nil, &st))
 		s.Fleet.Stats.StatusReplies.Inc(replyLabel(v1, true))
 	}
 	s.statuses.waiting = s.statuses.waiting[:0]
@@ -109,7 +109,7 @@ func (s *Session) takeStatusResult(l *link, message []byte) {
 	l.relayed = l.relayed[1:]
 	s.Fleet.Observe(s.x.View, l.upstream, &st.Head, &st.LIB)
 	rewrite.Raise(&s.x.Position, &st.Head, &st.LIB)
-	_ = s.out.Write(frame.Append(nil, frame.Binary, ship.AppendStatus(nil, &st)))
+	_ = s.out.WriteFrame(frame.Binary, ship.AppendStatus(nil, &st))
 	s.Fleet.Stats.StatusReplies.Inc(replyLabel(st.V1, false))
 }
 

@@ -98,11 +98,11 @@ func (s *Session) tickLink(l *link, now time.Time, next *time.Time) {
 		return
 	}
 	switch {
-	case u.Online:
+	case u.Online && !u.Late:
 		l.lost = time.Time{}
 		l.probed.Store(false)
 	case l.lost.IsZero():
-		// The monitor has just lost the node: is the link dead too?
+		// The monitor hears nothing from the node: is the link dead too?
 		l.lost = now
 		l.probed.Store(true)
 		l.sendPing()

@@ -249,7 +249,7 @@ func (s *Session) greet(l *link, server *config.Server) {
 	case s.abi == "":
 		s.abi = l.ABI.Fingerprint
 		// A failure shows as the end of the client's stream.
-		_ = s.out.Write(frame.Append(nil, frame.Text, l.ABI.Text))
+		_ = s.out.WriteFrame(frame.Text, l.ABI.Text)
 		s.lastClient.Store(int64(time.Since(s.started)))
 		close(s.served)
 	case s.abi != l.ABI.Fingerprint:
