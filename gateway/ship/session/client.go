@@ -109,6 +109,9 @@ func (s *Session) takeMessage(message []byte) {
 		s.closeLocked(int(step.Code), step.Reason)
 		return
 	}
+	if step.Do == pipeline.Done {
+		return
+	}
 	switch s.x.Request.Variant {
 	case ship.StatusRequestV0, ship.StatusRequestV1:
 		s.askStatus(s.x.Request.Variant == ship.StatusRequestV1)

@@ -197,10 +197,24 @@ func (s *Session) pick() int {
 		if s.abi == "" {
 			s.x.Cause = pipeline.Connect
 		}
-		s.Pipeline.Up(&s.x)
+		if step := s.Pipeline.Up(&s.x); step.Do != pipeline.Next {
+			s.x.Pick = pipeline.None
+		}
+		s.warnUncovered()
 		s.x.Current = s.x.Pick
 		return s.x.Pick
 	})
+}
+
+// warnUncovered tells that the upstream that was picked lacks the block as well
+// as all others do.
+func (s *Session) warnUncovered() {
+	for _, c := range s.x.Candidates {
+		if c.Index == s.x.Pick && c.Rank >= 2 {
+			s.log.Warn("no upstream covers the block; the best of the others is asked", "block", s.x.Block(),
+				"server", s.x.View.Upstreams[c.Index].Server.Name)
+		}
+	}
 }
 
 // redialable reports whether a request that only wants a fresh link can have
