@@ -149,14 +149,14 @@ func (l *listener) take(conn net.Conn) {
 }
 
 // serve does the handshakes of one connection and runs its session.
-func (l *listener) serve(conn net.Conn) {
-	defer conn.Close()
+func (l *listener) serve(raw net.Conn) {
+	defer raw.Close()
 	// A client that never finishes its handshake must not hold up a shutdown.
-	stop := context.AfterFunc(l.ctx, func() { conn.Close() })
-	early, conn, err := l.handshake(conn)
+	stop := context.AfterFunc(l.ctx, func() { raw.Close() })
+	early, conn, err := l.handshake(raw)
 	if err != nil {
 		stop()
-		l.log.Debug("a client's handshake failed", "client", conn.RemoteAddr().String(), "error", err)
+		l.log.Debug("a client's handshake failed", "client", raw.RemoteAddr().String(), "error", err)
 		return
 	}
 	if !stop() {

@@ -204,13 +204,13 @@ func (o *owner) publish() {
 // renewTip takes the tip anew from the anchors (M10): it may go back when the
 // node that led is gone. Without an anchor the last pair stays (M11).
 func (f *Fleet) renewTip(v *View) {
+	// What a session sees from here on waits for the lock, and comes on top.
 	f.tip.mu.Lock()
-	source := f.tip.source
-	f.tip.mu.Unlock()
+	defer f.tip.mu.Unlock()
 	var anew tip
 	// Of equal numbers the id that is told already stays.
 	v.anchors(func(u *Upstream) {
-		if u.Live == source {
+		if u.Live == f.tip.source {
 			anew.merge(&u.Live.told, u.Live)
 		}
 	})
@@ -218,30 +218,30 @@ func (f *Fleet) renewTip(v *View) {
 	if anew.source == nil {
 		return
 	}
-	f.raiseFloor(&anew.head, &anew.lib)
-	before := f.tip.headNum.Load()
-	f.tip.mu.Lock()
+	f.raiseFloor(&anew.lib)
+	f.risen(anew.head.Num)
 	f.tip.head, f.tip.lib, f.tip.source = anew.head, anew.lib, anew.source
 	f.tip.headNum.Store(anew.head.Num)
 	f.tip.libNum.Store(anew.lib.Num)
-	f.tip.mu.Unlock()
-	// What sessions have seen meanwhile went to the tip that is gone now.
-	v.anchors(func(u *Upstream) { f.tip.merge(&u.Live.told, u.Live) })
-	f.risen(before)
 }
 
-// raiseFloor takes the LIB of a pair, as it will be told: capped at the head.
-// It goes before the tip, so that no reader sees the tip without it.
-func (f *Fleet) raiseFloor(head, lib *ship.Pos) {
+// raiseFloor takes a LIB that is about to be told. It goes before the tip, so
+// that no reader sees the tip without it.
+func (f *Fleet) raiseFloor(lib *ship.Pos) { f.libFloor.raise(&ship.Pos{}, lib, nil) }
+
+// capped is the LIB of a pair, or its head when LIB claims to be above it: that
+// is nonsense, which must not stay in the floor for ever.
+func capped(head, lib *ship.Pos) *ship.Pos {
 	if lib.Num > head.Num {
-		lib = head
+		return head
 	}
-	f.libFloor.raise(&ship.Pos{}, lib, nil)
+	return lib
 }
 
-// risen notes when the number of the head was last seen above before.
-func (f *Fleet) risen(before uint32) {
-	if f.tip.headNum.Load() > before {
+// risen notes when the number of the head last rose. The holder of the tip's
+// lock calls it before the tip has that head.
+func (f *Fleet) risen(head uint32) {
+	if head > f.tip.head.Num {
 		f.headAt.Store(int64(time.Since(f.started)))
 	}
 }
@@ -250,14 +250,17 @@ func (f *Fleet) risen(before uint32) {
 // i (S33). It is cheap when they are not new.
 func (f *Fleet) Observe(v *View, i int, head, lib *ship.Pos) {
 	live := v.Upstreams[i].Live
-	// The caller's view may be older than the one that the tip was taken from.
-	if !live.told.raise(head, lib, live) || !f.View().anchored(i) {
+	lib = capped(head, lib)
+	if !live.told.raise(head, lib, live) {
 		return
 	}
-	f.raiseFloor(head, lib)
-	before := f.tip.headNum.Load()
-	if f.tip.raise(head, lib, live) {
-		f.risen(before)
+	f.tip.mu.Lock()
+	defer f.tip.mu.Unlock()
+	// The caller's view may be older than the one that the tip was taken from.
+	if f.View().anchored(i) {
+		f.raiseFloor(lib)
+		f.risen(head.Num)
+		f.tip.raiseLocked(head, lib, live)
 	}
 }
 
@@ -444,7 +447,13 @@ func (o *owner) late(i int) {
 // status takes an accepted, decoded status of upstream i.
 func (o *owner) status(i int, s *ship.Status) {
 	u := &o.upstreams[i]
-	if s.Head.Num == 0 || u.Removed {
+	if u.Removed {
+		return
+	}
+	if u.Late {
+		u.Late, o.dirty = false, true
+	}
+	if s.Head.Num == 0 {
 		return
 	}
 	if reason := o.chainMismatch(i, s); reason != "" {
@@ -464,15 +473,15 @@ func (o *owner) status(i int, s *ship.Status) {
 		// nothing of what it is now.
 		u.Live.told.reset()
 	}
-	u.Live.told.raise(&s.Head, &s.LIB, u.Live)
+	u.Live.told.raise(&s.Head, capped(&s.Head, &s.LIB), u.Live)
 	o.private[i].told = u.Live.told.headNum.Load()
-	u.Online, u.Late, u.Known, u.StatusV1 = true, false, true, s.V1
+	u.Online, u.Known, u.StatusV1 = true, true, s.V1
 	u.Head, u.LIB, u.Trace, u.ChainState, u.Finality = s.Head, s.LIB, s.Trace, s.ChainState, s.Finality
 	if s.HasChainID && (u.ChainID == nil || *u.ChainID != s.ChainID) {
 		id := s.ChainID
 		u.ChainID = &id
 	}
-	if was.Online != u.Online || was.Late || was.Head != u.Head || was.LIB != u.LIB || was.Trace != u.Trace ||
+	if was.Online != u.Online || was.Head != u.Head || was.LIB != u.LIB || was.Trace != u.Trace ||
 		was.ChainState != u.ChainState || was.Finality != u.Finality || was.ChainID != u.ChainID || was.StatusV1 != u.StatusV1 {
 		o.dirty = true
 	}

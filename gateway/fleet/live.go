@@ -122,6 +122,11 @@ func (t *tip) raise(head, lib *ship.Pos, source *Live) bool {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.raiseLocked(head, lib, source)
+}
+
+// raiseLocked is raise for the holder of the lock.
+func (t *tip) raiseLocked(head, lib *ship.Pos, source *Live) bool {
 	raised := false
 	if head.Num > t.head.Num || head.Num == t.head.Num && source == t.source && head.ID != t.head.ID {
 		t.head, t.source, raised = *head, source, true

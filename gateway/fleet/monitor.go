@@ -177,7 +177,7 @@ func (m *monitor) poll(ctx context.Context, node *dial.Node, due time.Time) (got
 				return got, nil
 			case errors.Is(err, os.ErrDeadlineExceeded) && !late:
 				late = true
-				m.f.do(func(o *owner) { o.late(m.index) })
+				m.tell(ctx, func(o *owner) { o.late(m.index) })
 				if err := node.SetReadDeadline(due.Add(m.f.Config().Status)); err != nil {
 					return nil, err
 				}

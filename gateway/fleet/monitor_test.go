@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -88,11 +89,22 @@ func TestMonitorForgivesOneLateReply(t *testing.T) {
 		w := l.watch(listener(server("a")))
 		n.Mute(true)
 		// The request that is not answered is sent two seconds on.
-		after(2*time.Second + 3999*time.Millisecond)
+		after(2*time.Second + 1999*time.Millisecond)
+		if w.up(0).Late {
+			t.Error("late before its time")
+		}
+		changed := w.Changed()
+		after(time.Millisecond)
+		if !w.up(0).Late || !closed(changed) {
+			t.Error("that the reply is late shows in no view")
+		}
+		after(1999 * time.Millisecond)
 		w.online("a")
 		n.Mute(false)
 		after(0)
-		w.online("a")
+		if w.online("a"); w.up(0).Late {
+			t.Error("late after the reply")
+		}
 		if got := n.Counters(); got.StatusRequests != 3 || got.Links != 1 {
 			t.Fatalf("the late reply was followed by: %+v", got)
 		}
@@ -102,7 +114,7 @@ func TestMonitorForgivesOneLateReply(t *testing.T) {
 		w.online("a")
 		after(time.Millisecond)
 		w.online()
-		if u := w.up(0); !u.Known || u.Head.Num != 100 || u.Trace.Empty() || u.ABI == nil || u.ChainID != nil {
+		if u := w.up(0); u.Late || !u.Known || u.Head.Num != 100 || u.Trace.Empty() || u.ABI == nil || u.ChainID != nil {
 			t.Errorf("known of a node that is offline: %+v", u)
 		}
 		n.Mute(false)
@@ -243,13 +255,16 @@ func TestMonitorIgnores(t *testing.T) {
 					t.Errorf("the head is %d", got)
 				}
 				before := w.View().Generation
-				// The second request, at two seconds, has four more to be answered.
-				after(6*time.Second - time.Millisecond)
-				w.online("a")
+				// The second request, at two seconds, is overdue after two more.
+				after(4*time.Second - time.Millisecond)
 				if got := w.View().Generation; got != before {
 					t.Errorf("%d views were made of nothing", got-before)
 				}
 				after(time.Millisecond)
+				if w.online("a"); !w.up(0).Late {
+					t.Error("it counts as a reply")
+				}
+				after(2 * time.Second)
 				w.online()
 			})
 		})
@@ -289,6 +304,31 @@ func TestMonitorHeadZero(t *testing.T) {
 		after(time.Second)
 		if got := w.up(0).Head.Num; got != 101 || n.linksSoFar() != 1 {
 			t.Errorf("the head is %d, after %d connections", got, n.linksSoFar())
+		}
+	})
+}
+
+// TestMonitorHeadZeroIsNotLate: a node that has nothing to tell has answered.
+func TestMonitorHeadZeroIsNotLate(t *testing.T) {
+	inBubble(t, func(t *testing.T, l *lab) {
+		l.plays("a", func(_ int, c *script) {
+			c.greets(springABI)
+			c.asked()
+			c.reports(status(100, 90))
+			c.asked()
+			if c.pause(3 * time.Second) {
+				c.reports(status(0, 0))
+			}
+			c.hears()
+		})
+		w := l.watch(listener(server("a")))
+		after(4 * time.Second)
+		if !w.up(0).Late {
+			t.Error("the second reply is not late")
+		}
+		after(time.Second)
+		if u := w.up(0); u.Late || !u.Online || u.Head.Num != 100 {
+			t.Errorf("known of the node: %+v", u)
 		}
 	})
 }
@@ -448,7 +488,7 @@ func TestMonitorIsStoppedByRemoval(t *testing.T) {
 func TestMonitorThatWasStoppedSaysNothing(t *testing.T) {
 	w := silent(t, nil, "a")
 	old := &monitor{f: w.Fleet, live: w.up(0).Live}
-	ctx, stop := stoppable(t)
+	ctx, stop := context.WithCancel(t.Context())
 	w.do(func(o *owner) { o.private[0].stop = stop })
 	w.Update(w.changed(func(c *config.Listener) { c.Servers = nil }))
 	w.Update(w.changed(func(c *config.Listener) { c.Servers = servers("a") }))

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -13,10 +12,6 @@ import (
 )
 
 var errRefused = errors.New("refused")
-
-func stoppable(t *testing.T) (context.Context, context.CancelFunc) {
-	return context.WithCancel(t.Context())
-}
 
 // down is a lab in which no connect succeeds.
 func down(l *lab) {

@@ -18,7 +18,7 @@ import (
 // TestRunEndsWhateverIsUnderWay: it returns when its monitors have, and
 // everybody who waited for it goes on.
 func TestRunEndsWhateverIsUnderWay(t *testing.T) {
-	for range 20 {
+	for range 8 {
 		w := silent(t, func(c *config.Listener) { c.Quarantine = policy() }, "a", "b")
 		var callers sync.WaitGroup
 		stop := make(chan struct{})
@@ -54,7 +54,7 @@ func TestRunEndsWhateverIsUnderWay(t *testing.T) {
 	}
 }
 
-// TestRunThatIsOverBeforeItBegins.
+// TestRunThatIsOverBeforeItBegins leaves nobody waiting.
 func TestRunThatIsOverBeforeItBegins(t *testing.T) {
 	f := New(listener(servers("a")...), &dial.Dialer{Connect: nowhere}, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -189,7 +189,7 @@ func TestSettled(t *testing.T) {
 	})
 }
 
-// TestOpenTakesTheLimitInForce.
+// TestOpenTakesTheLimitInForce, which a reload may have changed.
 func TestOpenTakesTheLimitInForce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := silent(t, nil, "a")

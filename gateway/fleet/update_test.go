@@ -297,7 +297,7 @@ func TestUpdateWhileSessionsWork(t *testing.T) {
 		}
 	}
 	before := w.View()
-	for n := range 200 {
+	for n := range 40 {
 		w.put(func(c *config.Listener) {
 			c.Servers = lists[n%len(lists)]
 			if c.Quarantine = nil; n%3 > 0 {
