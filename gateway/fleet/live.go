@@ -1,10 +1,8 @@
 package fleet
 
 import (
-	"sync"
 	"sync/atomic"
 
-	"flotilla/gateway/ship"
 	"flotilla/gateway/ship/dial"
 )
 
@@ -99,63 +97,4 @@ func (c *Labelled[L]) Each(f func(value L, count uint64)) {
 	for i, v := range c.values {
 		f(v, c.counts[i].Load())
 	}
-}
-
-// tip is the highest head and LIB seen so far, each by number.
-type tip struct {
-	// headNum and libNum allow a look without the lock, which nearly every
-	// result needs only.
-	headNum, libNum atomic.Uint32
-	mu              sync.Mutex
-	head, lib       ship.Pos
-	// source is the upstream that the head came from: a fork of the newest
-	// block has its number and another id, and only the node that told of the
-	// block can take it back.
-	source *Live
-}
-
-// raise takes what is higher, and another id of the head from the one that it
-// came from. It reports whether anything was taken.
-func (t *tip) raise(head, lib *ship.Pos, source *Live) bool {
-	if head.Num < t.headNum.Load() && lib.Num <= t.libNum.Load() {
-		return false
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.raiseLocked(head, lib, source)
-}
-
-// raiseLocked is raise for the holder of the lock.
-func (t *tip) raiseLocked(head, lib *ship.Pos, source *Live) bool {
-	raised := false
-	if head.Num > t.head.Num || head.Num == t.head.Num && source == t.source && head.ID != t.head.ID {
-		t.head, t.source, raised = *head, source, true
-		t.headNum.Store(head.Num)
-	}
-	if lib.Num > t.lib.Num {
-		t.lib, raised = *lib, true
-		t.libNum.Store(lib.Num)
-	}
-	return raised
-}
-
-// merge raises t to what other has.
-func (t *tip) merge(other *tip, source *Live) {
-	head, lib := other.get()
-	t.raise(&head, &lib, source)
-}
-
-func (t *tip) get() (head, lib ship.Pos) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.head, t.lib
-}
-
-// reset forgets everything: the node behind it was replaced or set back.
-func (t *tip) reset() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.head, t.lib, t.source = ship.Pos{}, ship.Pos{}, nil
-	t.headNum.Store(0)
-	t.libNum.Store(0)
 }

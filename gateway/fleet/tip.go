@@ -1,0 +1,157 @@
+package fleet
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"flotilla/gateway/ship"
+)
+
+// tip is the highest head and LIB seen so far, each by number.
+type tip struct {
+	// headNum and libNum allow a look without the lock, which nearly every
+	// result needs only.
+	headNum, libNum atomic.Uint32
+	mu              sync.Mutex
+	head, lib       ship.Pos
+	// source is the upstream that the head came from: a fork of the newest
+	// block has its number and another id, and only the node that told of the
+	// block can take it back.
+	source *Live
+}
+
+// raise takes what is higher, and another id of the head from the one that it
+// came from. It reports whether anything was taken.
+func (t *tip) raise(head, lib *ship.Pos, source *Live) bool {
+	if head.Num < t.headNum.Load() && lib.Num <= t.libNum.Load() {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.raiseLocked(head, lib, source)
+}
+
+// raiseLocked is raise for the holder of the lock.
+func (t *tip) raiseLocked(head, lib *ship.Pos, source *Live) bool {
+	raised := false
+	if head.Num > t.head.Num || head.Num == t.head.Num && source == t.source && head.ID != t.head.ID {
+		t.head, t.source, raised = *head, source, true
+		t.headNum.Store(head.Num)
+	}
+	if lib.Num > t.lib.Num {
+		t.lib, raised = *lib, true
+		t.libNum.Store(lib.Num)
+	}
+	return raised
+}
+
+// merge raises t to what other has.
+func (t *tip) merge(other *tip, source *Live) {
+	head, lib := other.get()
+	t.raise(&head, &lib, source)
+}
+
+func (t *tip) get() (head, lib ship.Pos) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.head, t.lib
+}
+
+// reset forgets everything: the node behind it was replaced or set back.
+func (t *tip) reset() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.head, t.lib, t.source = ship.Pos{}, ship.Pos{}, nil
+	t.headNum.Store(0)
+	t.libNum.Store(0)
+}
+
+// renewTip takes the tip anew from the anchors (M10): it may go back when the
+// node that led is gone. Without an anchor the last pair stays (M11).
+func (f *Fleet) renewTip(v *View) {
+	// What a session sees from here on waits for the lock, and comes on top.
+	f.tip.mu.Lock()
+	defer f.tip.mu.Unlock()
+	var anew tip
+	// Of equal numbers the id that is told already stays.
+	v.anchors(func(u *Upstream) {
+		if u.Live == f.tip.source {
+			anew.merge(&u.Live.told, u.Live)
+		}
+	})
+	v.anchors(func(u *Upstream) { anew.merge(&u.Live.told, u.Live) })
+	if anew.source == nil {
+		return
+	}
+	f.raiseFloor(&anew.lib)
+	f.risen(anew.head.Num)
+	f.tip.head, f.tip.lib, f.tip.source = anew.head, anew.lib, anew.source
+	f.tip.headNum.Store(anew.head.Num)
+	f.tip.libNum.Store(anew.lib.Num)
+}
+
+// raiseFloor takes a LIB that is about to be told. It goes before the tip, so
+// that no reader sees the tip without it.
+func (f *Fleet) raiseFloor(lib *ship.Pos) { f.libFloor.raise(&ship.Pos{}, lib, nil) }
+
+// capped is the LIB of a pair, or its head when LIB claims to be above it: that
+// is nonsense, which must not stay in the floor for ever.
+func capped(head, lib *ship.Pos) *ship.Pos {
+	if lib.Num > head.Num {
+		return head
+	}
+	return lib
+}
+
+// risen notes when the number of the head last rose. The holder of the tip's
+// lock calls it before the tip has that head.
+func (f *Fleet) risen(head uint32) {
+	if head > f.tip.head.Num {
+		f.headAt.Store(int64(time.Since(f.started)))
+	}
+}
+
+// Observe takes the head and LIB of a result that a session got from upstream
+// i (S33). It is cheap when they are not new.
+func (f *Fleet) Observe(v *View, i int, head, lib *ship.Pos) {
+	live := v.Upstreams[i].Live
+	lib = capped(head, lib)
+	if !live.told.raise(head, lib, live) {
+		return
+	}
+	f.tip.mu.Lock()
+	defer f.tip.mu.Unlock()
+	// The caller's view may be older than the one that the tip was taken from.
+	if f.View().anchored(i) {
+		f.raiseFloor(lib)
+		f.risen(head.Num)
+		f.tip.raiseLocked(head, lib, live)
+	}
+}
+
+// Tip is the fleet's head and LIB: the highest of the statuses of the fresh
+// online live nodes and of what sessions stream from them. LIB never goes back
+// and is capped at head. It reports false while either is unknown.
+func (f *Fleet) Tip() (head, lib ship.Pos, known bool) {
+	head, lib = f.tip.get()
+	if _, floor := f.libFloor.get(); floor.Num > lib.Num {
+		lib = floor
+	}
+	if lib.Num > head.Num {
+		lib = head
+	}
+	return head, lib, head.Num > 0 && lib.Num > 0
+}
+
+// Numbers are those of head and LIB, 0 while unknown. It takes no lock.
+func (f *Fleet) Numbers() (head, lib uint32) {
+	head = f.tip.headNum.Load()
+	return head, min(head, max(f.tip.libNum.Load(), f.libFloor.libNum.Load()))
+}
+
+// HeadAge is how long ago the number of the head last rose; since the start
+// while it never has.
+func (f *Fleet) HeadAge() time.Duration {
+	return time.Since(f.started) - time.Duration(f.headAt.Load())
+}
