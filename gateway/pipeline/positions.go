@@ -66,10 +66,11 @@ func (p *Positions) Add(pos *ship.Pos) {
 	*p.At(p.n - 1) = *pos
 }
 
-// Settle drops the blocks at or below lib, but never the newest one.
+// Settle drops the blocks below lib, but never the newest one: what is at lib
+// tells a branch that is dead from the one that the client is on.
 func (p *Positions) Settle(lib uint32) {
 	k := 0
-	for k < p.n-1 && p.At(k).Num <= lib {
+	for k < p.n-1 && p.At(k).Num < lib {
 		k++
 	}
 	p.drop(k)

@@ -6,6 +6,7 @@ import (
 	"flotilla/gateway/config"
 	"flotilla/gateway/fleet"
 	"flotilla/gateway/pipeline"
+	"flotilla/gateway/ship"
 )
 
 // Name is the stage's name.
@@ -24,7 +25,8 @@ func (*Stage) Name() string { return Name }
 // the chain at a seam while another could do better, and moves the cursor for
 // what is passed on (S24 to S28).
 func (*Stage) Down(x *pipeline.Exchange, r *pipeline.Result) pipeline.Step {
-	seam := x.Link.Seam && x.Link.First
+	first := x.Link.First
+	seam := x.Link.Seam && first
 	x.Link.First = false
 	if r.Kind == pipeline.KeepAlive {
 		return pipeline.Step{}
@@ -40,6 +42,9 @@ func (*Stage) Down(x *pipeline.Exchange, r *pipeline.Result) pipeline.Step {
 			return leave(x, r, fleet.EndUncovered)
 		}
 		r.Jump = true
+	}
+	if (first || r.Fork) && denies(x, r) {
+		return leave(x, r, fleet.EndDiscontinuity)
 	}
 	if seam && breaks(x, r) {
 		if (!x.Fresh || x.Settled >= x.Delivered.Last().Num) && x.Elsewhere() {
@@ -97,6 +102,17 @@ func leave(x *pipeline.Exchange, r *pipeline.Result, end fleet.End) pipeline.Ste
 func breaks(x *pipeline.Exchange, r *pipeline.Result) bool {
 	last := x.Delivered.Last()
 	return last != nil && r.HasThis && r.HasPrev && r.This.Num == last.Num+1 && r.Prev.ID != last.ID
+}
+
+// denies reports whether a result names another block, in its own place or in
+// that before it, than one that the client has and that was irreversible then.
+// The upstream is on a branch that is dead for good: nobody is better.
+func denies(x *pipeline.Exchange, r *pipeline.Result) bool {
+	other := func(p *ship.Pos) bool {
+		have := x.Delivered.Find(p.Num)
+		return have != nil && p.Num <= x.Settled && p.ID != have.ID
+	}
+	return r.HasThis && (other(&r.This) || r.HasPrev && other(&r.Prev))
 }
 
 func commit(x *pipeline.Exchange, r *pipeline.Result) {

@@ -108,8 +108,8 @@ func TestBelow(t *testing.T) {
 		{"window: the newest that the client has", true, block(at(959), at(958)), nil, true},
 		{"window: another id", true, block(fork(957), at(956)), nil, false},
 		{"window: forgotten, irreversible when it was delivered", true, block(at(940), at(939)), nil, true},
-		{"window: forgotten, at the last irreversible one", true, block(at(955), at(954)), func(x *pipeline.Exchange) { x.Delivered.Settle(955) }, true},
-		{"window: not remembered, reversible", true, block(at(956), at(955)), func(x *pipeline.Exchange) { x.Delivered.Settle(956) }, false},
+		{"window: forgotten, at the last irreversible one", true, block(at(955), at(954)), func(x *pipeline.Exchange) { x.Delivered.Settle(956) }, true},
+		{"window: not remembered, reversible", true, block(at(956), at(955)), func(x *pipeline.Exchange) { x.Delivered.Settle(957) }, false},
 		{"window: LIB told is above all that was delivered", true, block(at(959), at(958)), func(x *pipeline.Exchange) {
 			x.Delivered.Forget(958)
 			x.LIBSent, x.Settled = at(990), 990
@@ -371,14 +371,14 @@ func TestSeamLeft(t *testing.T) {
 	}
 }
 
-// TestRemembers covers S16: reversible blocks are remembered, irreversible
-// ones are not, except the newest.
+// TestRemembers covers S16: reversible blocks are remembered, of the
+// irreversible ones the newest only.
 func TestRemembers(t *testing.T) {
 	x := streaming()
 	r := block(at(960), at(959))
 	r.LIB = at(957)
 	down(x, r)
-	if got, want := numbers(x), []uint32{958, 959, 960}; !slices.Equal(got, want) {
+	if got, want := numbers(x), []uint32{957, 958, 959, 960}; !slices.Equal(got, want) {
 		t.Errorf("remembered %v, want %v", got, want)
 	}
 	r = block(at(961), at(960))
@@ -407,7 +407,7 @@ func TestStatusSettlesNothing(t *testing.T) {
 	if step := down(x, r); step != (pipeline.Step{}) {
 		t.Fatalf("the stage ends with %+v", step)
 	}
-	if got, want := numbers(x), []uint32{956, 957, 958}; !slices.Equal(got, want) {
+	if got, want := numbers(x), []uint32{955, 956, 957, 958}; !slices.Equal(got, want) {
 		t.Errorf("remembered %v, want %v", got, want)
 	}
 	// The node changes to a fork that begins lower.
@@ -415,5 +415,35 @@ func TestStatusSettlesNothing(t *testing.T) {
 	r.LIB = at(955)
 	if step := down(x, r); step != (pipeline.Step{}) || !r.Fork {
 		t.Errorf("the stage ends with %+v, fork %v; a block of another fork is to be passed on", step, r.Fork)
+	}
+}
+
+// TestDeadBranch: what contradicts an irreversible block is never passed on,
+// whether another upstream is there or not.
+func TestDeadBranch(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		first bool
+		r     *pipeline.Result
+		leave bool
+	}{
+		{"another block in the place of the last irreversible one", true, block(fork(955), fork(954)), true},
+		{"on another block than the last irreversible one", true, block(fork(956), fork(955)), true},
+		{"a node that falls back to it later", false, block(fork(956), fork(955)), true},
+		{"a fork of reversible blocks", true, block(fork(957), fork(956)), false},
+		{"a fork on the last irreversible one", true, block(fork(956), at(955)), false},
+	} {
+		x := resumed()
+		withoutOther(x)
+		x.Delivered.Forget(0)
+		for n := uint32(955); n < 960; n++ {
+			p := at(n)
+			x.Delivered.Add(&p)
+		}
+		x.Link.First = c.first
+		step := down(x, c.r)
+		if left := step == pipeline.Leaving(fleet.EndDiscontinuity); left != c.leave {
+			t.Errorf("%s: the stage ends with %+v", c.name, step)
+		}
 	}
 }

@@ -41,7 +41,9 @@ type schedule struct {
 	// irreversible is that the client wants no other blocks.
 	irreversible bool
 	log          []string
-	pins         map[*simulator.Node]pin
+	// left is the first block of its branch that the chain does not have, for
+	// each node that is astray; 0 for the others.
+	left []uint32
 	budget
 }
 
@@ -53,7 +55,7 @@ func playSchedule(t *testing.T, seed uint64) {
 		Sizes: simulator.Sizes{Block: rng.IntN(100), Traces: rng.IntN(900), Deltas: rng.IntN(500), Finality: rng.IntN(200)},
 	}
 	inBubble(t, seed, chain, func(t *testing.T, w *world) {
-		s := &schedule{world: w, rng: rng, pins: map[*simulator.Node]pin{}}
+		s := &schedule{world: w, rng: rng}
 		defer func() {
 			if t.Failed() {
 				t.Logf("seed %d; what happened: %v", seed, s.log)
@@ -72,6 +74,7 @@ func (s *schedule) play() {
 		})
 		server.Priority = uint32(s.rng.IntN(2))
 		s.plan(server.Endpoint, s.shape(), s.shape())
+		s.left = append(s.left, 0)
 	}
 	s.cfg.HoldWait = time.Hour
 	s.cfg.StallTimeout = 10 * time.Second
@@ -119,7 +122,7 @@ func (s *schedule) last() uint32 {
 // found out.
 func (s *schedule) mend() {
 	for _, n := range s.nodes {
-		s.unpin(n)
+		n.Pin(false)
 		n.Lag(0)
 		s.net.OnDial(n.Addr(), nil)
 		for _, l := range s.net.Open(n.Addr()) {
@@ -194,8 +197,8 @@ func (s *schedule) act(n *simulator.Node) {
 		{"stall down", each(func(l *Link) { l.Down.Stall(true) })},
 		{"stall up", each(func(l *Link) { l.Up.Stall(true) })},
 		{"no stall", each(func(l *Link) { l.Up.Stall(false); l.Down.Stall(false) })},
-		{"pin", func() { s.pin(n) }},
-		{"no pin", func() { s.unpin(n) }},
+		{"pin", func() { n.Pin(true) }},
+		{"no pin", func() { n.Pin(false) }},
 		{"lag", func() { n.Lag(uint32(s.rng.IntN(30))) }},
 		{"fork", s.fork},
 		{"fork", s.fork},
@@ -205,49 +208,45 @@ func (s *schedule) act(n *simulator.Node) {
 	a.do()
 }
 
-// pin is a node that stands still at a head. Once the chain has gone on without
-// some of its blocks, fork is the first of those.
-type pin struct{ head, fork uint32 }
-
-func (s *schedule) pin(n *simulator.Node) {
-	n.Pin(true)
-	if _, already := s.pins[n]; !already {
-		s.pins[n] = pin{head: n.Status().Head.Num}
-	}
-}
-
-func (s *schedule) unpin(n *simulator.Node) {
-	n.Pin(false)
-	delete(s.pins, n)
-}
-
 // advance produces blocks.
 func (s *schedule) advance(blocks uint32) {
 	s.rescue(blocks)
 	s.chain.Advance(blocks)
 }
 
-// rescue takes a node off its branch before that becomes irreversibly dead,
-// with so many blocks to come: no node finds out that it has been wrong about
-// what it held for final.
-func (s *schedule) rescue(blocks uint32) {
-	lib := s.chain.LIB().Num + blocks
-	for n, p := range s.pins {
-		if p.fork > 0 && p.fork <= lib {
-			s.unpin(n)
-		}
-	}
-}
-
+// fork replaces the newest blocks, and notes which nodes stay behind on them.
 func (s *schedule) fork() {
 	s.rescue(1)
 	from, err := s.chain.Reorg(1 + uint32(s.rng.IntN(12)))
 	if err != nil {
 		return
 	}
-	for n, p := range s.pins {
-		if p.head >= from && (p.fork == 0 || from < p.fork) {
-			s.pins[n] = pin{p.head, from}
+	for i, n := range s.nodes {
+		if s.astray(n) && (s.left[i] == 0 || from < s.left[i]) {
+			s.left[i] = from
+		}
+	}
+}
+
+// astray reports whether a node is on a branch that the chain has left.
+func (s *schedule) astray(n *simulator.Node) bool {
+	head := n.Status().Head
+	return head != s.chain.Pos(head.Num)
+}
+
+// rescue brings those back whose branch becomes irreversibly dead with so many
+// more blocks: no node finds out that it has been wrong about what is final.
+func (s *schedule) rescue(blocks uint32) {
+	lib := s.chain.LIB().Num + blocks
+	for i, n := range s.nodes {
+		switch {
+		case s.left[i] == 0:
+		case !s.astray(n):
+			s.left[i] = 0
+		case s.left[i] <= lib:
+			n.Pin(false)
+			n.Lag(0)
+			s.left[i] = 0
 		}
 	}
 }
