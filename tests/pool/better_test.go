@@ -7,6 +7,7 @@ import (
 
 	"flotilla/gateway/config"
 	"flotilla/gateway/simulator"
+	"flotilla/tests/scene"
 )
 
 // The tests in this file are those of spec "ship" 9.1 that concern pools: each
@@ -16,12 +17,12 @@ import (
 // 9.1.2
 func TestSatisfiedClientSurvivesAnyNumberOfRestarts(t *testing.T) {
 	inBubble(t, simulator.ChainOptions{Head: 100}, func(t *testing.T, w *world) {
-		n := w.node(simulator.Options{}, nil)
-		w.cfg.HoldWait = time.Minute
-		defer w.start()()
-		c := w.dial(simulator.ClientOptions{AckEvery: 1})
-		w.ask(c, everything(2, 50, 100))
-		w.reaches(c, 49)
+		n := w.Node(simulator.Options{}, nil)
+		w.Config.HoldWait = time.Minute
+		defer w.Start()()
+		c := w.Dial(simulator.ClientOptions{AckEvery: 1})
+		w.Ask(c, scene.Everything(2, 50, 100))
+		w.Reaches(c, 49)
 		for range 12 {
 			n.DropLinks()
 			time.Sleep(5 * time.Second)
@@ -29,9 +30,9 @@ func TestSatisfiedClientSurvivesAnyNumberOfRestarts(t *testing.T) {
 		if end, ended := c.End(); ended {
 			t.Fatalf("the client was closed: %v", end)
 		}
-		w.ask(c, everything(50, 101, 100))
-		w.reaches(c, 100)
-		w.clean(c)
+		w.Ask(c, scene.Everything(50, 101, 100))
+		w.Reaches(c, 100)
+		w.Clean(c)
 	})
 }
 
@@ -39,28 +40,28 @@ func TestSatisfiedClientSurvivesAnyNumberOfRestarts(t *testing.T) {
 // owed nothing yet.
 func TestClientAtTheHeadSurvivesAnyNumberOfRestarts(t *testing.T) {
 	inBubble(t, simulator.ChainOptions{Head: 100}, func(t *testing.T, w *world) {
-		n := w.node(simulator.Options{}, nil)
-		w.cfg.HoldWait = time.Minute
-		defer w.start()()
-		c := w.dial(simulator.ClientOptions{AckEvery: 1})
-		w.ask(c, everything(90, 1000, 100))
-		w.reaches(c, 100)
+		n := w.Node(simulator.Options{}, nil)
+		w.Config.HoldWait = time.Minute
+		defer w.Start()()
+		c := w.Dial(simulator.ClientOptions{AckEvery: 1})
+		w.Ask(c, scene.Everything(90, 1000, 100))
+		w.Reaches(c, 100)
 		for range 12 {
 			n.DropLinks()
 			time.Sleep(5 * time.Second)
 		}
-		w.chain.Advance(1)
-		w.reaches(c, 101)
-		w.clean(c)
+		w.Chain.Advance(1)
+		w.Reaches(c, 101)
+		w.Clean(c)
 	})
 }
 
 // 9.1.3
 func TestOnlineNodeIsTriedAgainBeforeAnOfflineOne(t *testing.T) {
 	inBubble(t, simulator.ChainOptions{Head: 100}, func(t *testing.T, w *world) {
-		a := w.node(simulator.Options{}, priority(1))
-		b := w.node(simulator.Options{}, priority(0))
-		defer w.start()()
+		a := w.Node(simulator.Options{}, priority(1))
+		b := w.Node(simulator.Options{}, priority(0))
+		defer w.Start()()
 		b.Kill()
 		synctest.Wait()
 		// From now on a dial to b would take as long as the handshake may.
@@ -68,13 +69,13 @@ func TestOnlineNodeIsTriedAgainBeforeAnOfflineOne(t *testing.T) {
 		if err := b.Restart(); err != nil {
 			t.Fatal(err)
 		}
-		c := w.dial(simulator.ClientOptions{AckEvery: 1})
-		w.ask(c, everything(2, 1000, 5))
-		w.reaches(c, 100)
+		c := w.Dial(simulator.ClientOptions{AckEvery: 1})
+		w.Ask(c, scene.Everything(2, 1000, 5))
+		w.Reaches(c, 100)
 		a.Inject(simulator.Fault{Kind: simulator.Drop, Block: 101, Times: 1})
-		w.chain.Advance(5)
-		r := w.reaches(c, 105)
-		w.clean(c)
+		w.Chain.Advance(5)
+		r := w.Reaches(c, 105)
+		w.Clean(c)
 		if r.LongestSilence > 200*time.Millisecond {
 			t.Errorf("the client got nothing for %v", r.LongestSilence)
 		}
@@ -84,27 +85,27 @@ func TestOnlineNodeIsTriedAgainBeforeAnOfflineOne(t *testing.T) {
 // 9.1.4, first half
 func TestClientThatOnlyReadsIsNotIdle(t *testing.T) {
 	inBubble(t, simulator.ChainOptions{Head: 100}, func(t *testing.T, w *world) {
-		w.node(simulator.Options{}, nil)
-		w.cfg.IdleTimeout = 10 * time.Second
-		defer w.start()()
-		c := w.dial(simulator.ClientOptions{})
-		w.ask(c, everything(2, 5000, 5000))
+		w.Node(simulator.Options{}, nil)
+		w.Config.IdleTimeout = 10 * time.Second
+		defer w.Start()()
+		c := w.Dial(simulator.ClientOptions{})
+		w.Ask(c, scene.Everything(2, 5000, 5000))
 		for range 60 {
-			w.chain.Advance(1)
+			w.Chain.Advance(1)
 			time.Sleep(2 * time.Second)
 		}
-		w.reaches(c, 160)
-		w.clean(c)
+		w.Reaches(c, 160)
+		w.Clean(c)
 	})
 }
 
 // 9.1.4, second half
 func TestClientThatStopsReadingIsClosedWithAReason(t *testing.T) {
 	inBubble(t, simulator.ChainOptions{Head: 5000, Sizes: simulator.Sizes{Traces: 10_000}}, func(t *testing.T, w *world) {
-		n := w.node(simulator.Options{}, nil)
-		defer w.start()()
+		n := w.Node(simulator.Options{}, nil)
+		defer w.Start()()
 		c := w.dialRaw()
-		q := everything(2, 5000, 5000)
+		q := scene.Everything(2, 5000, 5000)
 		c.send(t, request(&q))
 		// Its node is rid of it as soon as its buffer is full, long before it is
 		// closed itself.
@@ -114,7 +115,7 @@ func TestClientThatStopsReadingIsClosedWithAReason(t *testing.T) {
 			t.Errorf("%d links are open, the monitor's alone was due", open)
 		}
 		// A client that wakes up just then learns why.
-		time.Sleep(w.cfg.SlowClientTimeout - 10*time.Second + 300*time.Millisecond)
+		time.Sleep(w.Config.SlowClientTimeout - 10*time.Second + 300*time.Millisecond)
 		if code, reason := c.closedWith(t); code != 1008 || reason != "client does not read" {
 			t.Errorf("closed with %d %q", code, reason)
 		}
@@ -125,15 +126,15 @@ func TestClientThatStopsReadingIsClosedWithAReason(t *testing.T) {
 func TestNodeWithTracesOnlyIsNotStaleWhileItAdvances(t *testing.T) {
 	inBubble(t, simulator.ChainOptions{Head: 100}, func(t *testing.T, w *world) {
 		// The preferred node has no chain state; the other one stands still.
-		a := w.node(simulator.Options{StateBegin: simulator.NoLog}, priority(0))
-		b := w.node(simulator.Options{}, priority(1))
+		a := w.Node(simulator.Options{StateBegin: simulator.NoLog}, priority(0))
+		b := w.Node(simulator.Options{}, priority(1))
 		b.Pin(true)
-		defer w.start()()
+		defer w.Start()()
 		for range 40 {
-			w.chain.Advance(1)
-			time.Sleep(w.cfg.Monitoring / 2)
+			w.Chain.Advance(1)
+			time.Sleep(w.Config.Monitoring / 2)
 		}
-		w.dial(simulator.ClientOptions{})
+		w.Dial(simulator.ClientOptions{})
 		if open, _ := a.Links(); open != 2 {
 			t.Errorf("%d links to the node that advances, the monitor's and the client's were due", open)
 		}
@@ -143,21 +144,21 @@ func TestNodeWithTracesOnlyIsNotStaleWhileItAdvances(t *testing.T) {
 // 9.1.6, second half
 func TestUpgradedNodeShowsItsFinalityLog(t *testing.T) {
 	inBubble(t, simulator.ChainOptions{Head: 100}, func(t *testing.T, w *world) {
-		old := w.node(simulator.Options{V0Only: true}, nil)
-		defer w.start()()
-		c := w.dial(simulator.ClientOptions{})
-		if s, err := c.Status(w.ctx, true); err != nil || !s.Finality.Empty() {
+		old := w.Node(simulator.Options{V0Only: true}, nil)
+		defer w.Start()()
+		c := w.Dial(simulator.ClientOptions{})
+		if s, err := c.Status(w.Ctx, true); err != nil || !s.Finality.Empty() {
 			t.Fatalf("before: %v, %v", s.Finality, err)
 		}
 		old.Close()
-		upgraded, err := simulator.Start(w.chain, simulator.Options{Address: old.Addr(), Listen: w.net.Listen})
+		upgraded, err := simulator.Start(w.Chain, simulator.Options{Address: old.Addr(), Listen: w.net.Listen})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer upgraded.Close()
 		time.Sleep(5 * time.Second)
-		later := w.dial(simulator.ClientOptions{})
-		if s, err := later.Status(w.ctx, true); err != nil || s.Finality.Begin != 1 || s.Finality.End != 101 {
+		later := w.Dial(simulator.ClientOptions{})
+		if s, err := later.Status(w.Ctx, true); err != nil || s.Finality.Begin != 1 || s.Finality.End != 101 {
 			t.Errorf("after: %v, %v", s.Finality, err)
 		}
 		later.Close()
@@ -168,10 +169,10 @@ func TestUpgradedNodeShowsItsFinalityLog(t *testing.T) {
 // 9.1.9
 func TestShutdownDoesNotWaitForAClientThatDoesNotRead(t *testing.T) {
 	inBubble(t, simulator.ChainOptions{Head: 5000, Sizes: simulator.Sizes{Traces: 10_000}}, func(t *testing.T, w *world) {
-		w.node(simulator.Options{}, nil)
-		stop := w.start()
+		w.Node(simulator.Options{}, nil)
+		stop := w.Start()
 		c := w.dialRaw()
-		q := everything(2, 5000, 5000)
+		q := scene.Everything(2, 5000, 5000)
 		c.send(t, request(&q))
 		time.Sleep(time.Second)
 		began := time.Now()
@@ -185,20 +186,20 @@ func TestShutdownDoesNotWaitForAClientThatDoesNotRead(t *testing.T) {
 // A node that hangs costs the next client a moment, not the time of a dial.
 func TestSecondNodeIsDialedBesideOneThatHangs(t *testing.T) {
 	inBubble(t, simulator.ChainOptions{Head: 100}, func(t *testing.T, w *world) {
-		a := w.node(simulator.Options{}, priority(0))
-		w.node(simulator.Options{}, priority(1))
-		w.cfg.Status = time.Minute
-		defer w.start()()
+		a := w.Node(simulator.Options{}, priority(0))
+		w.Node(simulator.Options{}, priority(1))
+		w.Config.Status = time.Minute
+		defer w.Start()()
 		a.Hang(true)
 		began := time.Now()
-		w.dial(simulator.ClientOptions{})
+		w.Dial(simulator.ClientOptions{})
 		if took := time.Since(began); took > 500*time.Millisecond {
 			t.Errorf("the client waited for its ABI for %v", took)
 		}
 		// The dial that lost the race still finds out that the node is dead.
-		time.Sleep(w.cfg.ConnectTimeout())
+		time.Sleep(w.Config.ConnectTimeout())
 		began = time.Now()
-		w.dial(simulator.ClientOptions{})
+		w.Dial(simulator.ClientOptions{})
 		if took := time.Since(began); took != 0 {
 			t.Errorf("the second client waited for %v", took)
 		}
@@ -209,12 +210,12 @@ func TestSecondNodeIsDialedBesideOneThatHangs(t *testing.T) {
 // nodes before anybody has asked them.
 func TestFirstClientWaitsForTheFirstStatus(t *testing.T) {
 	inBubble(t, simulator.ChainOptions{Head: 100}, func(t *testing.T, w *world) {
-		n := w.node(simulator.Options{}, nil)
+		n := w.Node(simulator.Options{}, nil)
 		n.Mute(true)
-		defer w.start()()
+		defer w.Start()()
 		time.AfterFunc(500*time.Millisecond, func() { n.Mute(false) })
 		// It fails the test when a Close frame comes instead of the ABI.
-		w.dial(simulator.ClientOptions{})
+		w.Dial(simulator.ClientOptions{})
 	})
 }
 
@@ -222,25 +223,25 @@ func TestFirstClientWaitsForTheFirstStatus(t *testing.T) {
 // block: it is left after the stall time, and quarantined there.
 func TestNodeWithAHoleInItsLogIsQuarantinedThere(t *testing.T) {
 	inBubble(t, simulator.ChainOptions{Head: 100}, func(t *testing.T, w *world) {
-		a := w.node(simulator.Options{}, priority(0))
-		b := w.node(simulator.Options{}, priority(1))
-		w.cfg.StallTimeout = 10 * time.Second
-		w.cfg.Quarantine = &config.Quarantine{Strikes: 1, Window: time.Minute, TTL: time.Hour, Range: 1}
-		defer w.start()()
-		first := w.dial(simulator.ClientOptions{AckEvery: 1})
+		a := w.Node(simulator.Options{}, priority(0))
+		b := w.Node(simulator.Options{}, priority(1))
+		w.Config.StallTimeout = 10 * time.Second
+		w.Config.Quarantine = &config.Quarantine{Strikes: 1, Window: time.Minute, TTL: time.Hour, Range: 1}
+		defer w.Start()()
+		first := w.Dial(simulator.ClientOptions{AckEvery: 1})
 		a.Stall(true)
-		w.ask(first, everything(50, 60, 5))
-		if r := w.reaches(first, 59); r.LongestSilence > 11*time.Second {
+		w.Ask(first, scene.Everything(50, 60, 5))
+		if r := w.Reaches(first, 59); r.LongestSilence > 11*time.Second {
 			t.Errorf("the client got nothing for %v", r.LongestSilence)
 		}
 		before := b.Counters().Requests
-		second := w.dial(simulator.ClientOptions{AckEvery: 1})
-		w.ask(second, everything(50, 60, 5))
-		if r := w.reaches(second, 59); r.LongestSilence > time.Second || b.Counters().Requests != before+1 {
+		second := w.Dial(simulator.ClientOptions{AckEvery: 1})
+		w.Ask(second, scene.Everything(50, 60, 5))
+		if r := w.Reaches(second, 59); r.LongestSilence > time.Second || b.Counters().Requests != before+1 {
 			t.Errorf("the next client asked for the block of the node with the hole: it got nothing for %v", r.LongestSilence)
 		}
-		w.clean(first)
-		w.clean(second)
+		w.Clean(first)
+		w.Clean(second)
 	})
 }
 
@@ -250,16 +251,16 @@ func TestHalfABlockIsAskedForAgain(t *testing.T) {
 	for name, others := range map[string]int{"of another node": 1, "of the same node": 0} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, simulator.ChainOptions{Head: 100, Sizes: simulator.Sizes{Traces: 500, Deltas: 500}}, func(t *testing.T, w *world) {
-				a := w.node(simulator.Options{}, priority(0))
+				a := w.Node(simulator.Options{}, priority(0))
 				for range others {
-					w.node(simulator.Options{}, priority(1))
+					w.Node(simulator.Options{}, priority(1))
 				}
-				defer w.start()()
+				defer w.Start()()
 				a.Inject(simulator.Fault{Kind: simulator.Hasten, Block: 60, Times: 1})
-				c := w.dial(simulator.ClientOptions{AckEvery: 1, Keep: true, CheckPayload: true})
-				w.ask(c, everything(50, 1000, 5))
-				w.reaches(c, 100)
-				w.clean(c)
+				c := w.Dial(simulator.ClientOptions{AckEvery: 1, Keep: true, CheckPayload: true})
+				w.Ask(c, scene.Everything(50, 1000, 5))
+				w.Reaches(c, 100)
+				w.Clean(c)
 				for _, r := range c.Results() {
 					if r.Traces == nil || r.Deltas == nil {
 						t.Errorf("block %d came without traces or deltas", r.This.Num)

@@ -12,6 +12,7 @@ import (
 	"flotilla/gateway/ship"
 	"flotilla/gateway/ship/frame"
 	"flotilla/gateway/simulator"
+	"flotilla/tests/scene"
 )
 
 // rawClient is a client that can break every rule.
@@ -21,15 +22,15 @@ type rawClient struct {
 }
 
 func (w *world) dialRaw() *rawClient {
-	w.t.Helper()
-	conn, err := w.net.DialContext(w.ctx, "tcp", gatewayAddress)
+	w.T.Helper()
+	conn, err := w.net.DialContext(w.Ctx, "tcp", scene.Address)
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
-	w.t.Cleanup(func() { conn.Close() })
-	c := &rawClient{Conn: conn, br: upgrade(w.t, conn)}
-	if op, _ := c.next(w.t); op != frame.Text {
-		w.t.Fatalf("the first frame has opcode %d, the ABI was due", op)
+	w.T.Cleanup(func() { conn.Close() })
+	c := &rawClient{Conn: conn, br: upgrade(w.T, conn)}
+	if op, _ := c.next(w.T); op != frame.Text {
+		w.T.Fatalf("the first frame has opcode %d, the ABI was due", op)
 	}
 	return c
 }
@@ -105,7 +106,7 @@ func binaryFrame(payload ...byte) []byte { return frame.AppendMasked(nil, frame.
 // what it sends, and of what is better than the peer in 9.1.5: a Close frame
 // with a code and a reason always comes, and arrives.
 func TestCloses(t *testing.T) {
-	request := everything(2, 90, 10)
+	request := scene.Everything(2, 90, 10)
 	wire := ship.AppendRequest(nil, &request)
 	fragment := binaryFrame(1, 2)
 	fragment[0] &^= 0x80
@@ -140,8 +141,8 @@ func TestCloses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, simulator.ChainOptions{Head: 100}, func(t *testing.T, w *world) {
-				w.node(simulator.Options{}, nil)
-				defer w.start()()
+				w.Node(simulator.Options{}, nil)
+				defer w.Start()()
 				client := w.dialRaw()
 				client.send(t, c.send)
 				if code, reason := client.closedWith(t); code != c.code || reason != c.reason {
@@ -154,9 +155,9 @@ func TestCloses(t *testing.T) {
 
 func TestIdleClientIsClosed(t *testing.T) {
 	inBubble(t, simulator.ChainOptions{Head: 100}, func(t *testing.T, w *world) {
-		w.node(simulator.Options{}, nil)
-		w.cfg.IdleTimeout = 10 * time.Second
-		defer w.start()()
+		w.Node(simulator.Options{}, nil)
+		w.Config.IdleTimeout = 10 * time.Second
+		defer w.Start()()
 		c := w.dialRaw()
 		began := time.Now()
 		if code, reason := c.closedWith(t); code != 1000 || reason == "" {
@@ -170,11 +171,11 @@ func TestIdleClientIsClosed(t *testing.T) {
 
 func TestMaxConnectionsIsRefusedBeforeAnyByte(t *testing.T) {
 	inBubble(t, simulator.ChainOptions{Head: 100}, func(t *testing.T, w *world) {
-		w.node(simulator.Options{}, nil)
-		w.cfg.MaxConnections = 1
-		defer w.start()()
+		w.Node(simulator.Options{}, nil)
+		w.Config.MaxConnections = 1
+		defer w.Start()()
 		w.dialRaw()
-		second, err := w.net.DialContext(w.ctx, "tcp", gatewayAddress)
+		second, err := w.net.DialContext(w.Ctx, "tcp", scene.Address)
 		if err != nil {
 			t.Fatal(err)
 		}

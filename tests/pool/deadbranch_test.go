@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"flotilla/gateway/simulator"
+	"flotilla/tests/scene"
 )
 
 // TestNodeOnADeadBranchIsNotPassedOn lets the only node that is left be one
@@ -20,17 +21,17 @@ func TestNodeOnADeadBranchIsNotPassedOn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, simulator.ChainOptions{Head: 100, LIBLag: 10}, func(t *testing.T, w *world) {
-				a := w.node(simulator.Options{}, priority(0))
-				b := w.node(simulator.Options{}, priority(1))
-				w.cfg.HoldWait = 5 * time.Minute
-				defer w.start()()
+				a := w.Node(simulator.Options{}, priority(0))
+				b := w.Node(simulator.Options{}, priority(1))
+				w.Config.HoldWait = 5 * time.Minute
+				defer w.Start()()
 				b.Pin(true)
-				if err := w.chain.Fork(95, 101); err != nil {
+				if err := w.Chain.Fork(95, 101); err != nil {
 					t.Fatal(err)
 				}
-				w.chain.Advance(c.blocks - 1)
-				client := w.dial(simulator.ClientOptions{})
-				w.ask(client, everything(2, 1000, c.credit))
+				w.Chain.Advance(c.blocks - 1)
+				client := w.Dial(simulator.ClientOptions{})
+				w.Ask(client, scene.Everything(2, 1000, c.credit))
 				synctest.Wait()
 				before := client.Report().Last
 				a.Kill()
@@ -44,9 +45,9 @@ func TestNodeOnADeadBranchIsNotPassedOn(t *testing.T) {
 				if err := a.Restart(); err != nil {
 					t.Fatal(err)
 				}
-				w.chain.Advance(10)
-				w.reaches(client, w.chain.Head().Num)
-				w.clean(client)
+				w.Chain.Advance(10)
+				w.Reaches(client, w.Chain.Head().Num)
+				w.Clean(client)
 			})
 		})
 	}

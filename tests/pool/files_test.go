@@ -17,6 +17,7 @@ import (
 	"flotilla/gateway"
 	"flotilla/gateway/config"
 	"flotilla/gateway/simulator"
+	"flotilla/tests/scene"
 )
 
 // TestFileThatIsBrokenAndMended runs the whole way from the file to the admin
@@ -48,7 +49,7 @@ listener "ship" "files" {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if err := c.Ask(everything(2, 1000, 5)); err != nil {
+	if err := c.Ask(scene.Everything(2, 1000, 5)); err != nil {
 		t.Fatal(err)
 	}
 	const metric = "fleet_router_config_last_reload_successful "
@@ -81,7 +82,7 @@ func runFile(t *testing.T, path string) (admin, client string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := slog.New(slog.NewTextHandler(logOutput(), nil))
+	log := slog.New(slog.NewTextHandler(scene.LogOutput(), nil))
 	ctx, cancel := context.WithCancel(t.Context())
 	watcher := gateway.NewWatcher(path, cfg, log)
 	up := make(chan map[string]net.Addr, 1)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"flotilla/gateway/simulator"
+	"flotilla/tests/scene"
 )
 
 var (
@@ -63,28 +64,28 @@ func playSchedule(t *testing.T, seed uint64) {
 
 func (s *schedule) play() {
 	for range 2 + s.rng.IntN(3) {
-		s.node(simulator.Options{
-			V0Only: len(s.nodes) > 0 && s.chance(0.2), Whole: s.chance(0.3), KeepAlives: false,
+		s.Node(simulator.Options{
+			V0Only: len(s.Nodes) > 0 && s.chance(0.2), Whole: s.chance(0.3), KeepAlives: false,
 			RaiseStart: s.chance(0.2), NoChainID: s.chance(0.2), OneQueue: s.chance(0.2),
 		}, priority(uint32(s.rng.IntN(2))))
 	}
-	s.cfg.HoldWait = time.Hour
-	s.cfg.StallTimeout = 10 * time.Second
-	defer s.start()()
-	c := s.dial(simulator.ClientOptions{AckEvery: 1 + uint32(s.rng.IntN(3)), CheckPayload: true})
+	s.Config.HoldWait = time.Hour
+	s.Config.StallTimeout = 10 * time.Second
+	defer s.Start()()
+	c := s.Dial(simulator.ClientOptions{AckEvery: 1 + uint32(s.rng.IntN(3)), CheckPayload: true})
 	s.client = c
-	q := everything(2+uint32(s.rng.IntN(150)), 1<<31, 3+uint32(s.rng.IntN(20)))
+	q := scene.Everything(2+uint32(s.rng.IntN(150)), 1<<31, 3+uint32(s.rng.IntN(20)))
 	// A v1 request needs a node that knows it, as the first one does; when that
 	// one is down the client waits for it.
 	q.V1 = s.chance(0.5)
 	q.Irreversible = s.chance(0.2)
-	s.ask(c, q)
+	s.Ask(c, q)
 	for range 10 + s.rng.IntN(20) {
-		s.chain.Advance(uint32(s.rng.IntN(8)))
-		s.act(s.nodes[s.rng.IntN(len(s.nodes))])
+		s.Chain.Advance(uint32(s.rng.IntN(8)))
+		s.act(s.Nodes[s.rng.IntN(len(s.Nodes))])
 		time.Sleep(time.Duration(s.rng.IntN(4000)) * time.Millisecond)
 	}
-	for _, n := range s.nodes {
+	for _, n := range s.Nodes {
 		n.Thaw()
 		n.Stall(false)
 		n.Mute(false)
@@ -95,13 +96,13 @@ func (s *schedule) play() {
 		n.Lag(0)
 		s.restart(n)
 	}
-	s.chain.Advance(10)
-	last := s.chain.Head().Num
+	s.Chain.Advance(10)
+	last := s.Chain.Head().Num
 	if q.Irreversible {
-		last = s.chain.LIB().Num
+		last = s.Chain.LIB().Num
 	}
-	s.reaches(c, last)
-	s.clean(c)
+	s.Reaches(c, last)
+	s.Clean(c)
 	c.Close()
 }
 
@@ -109,7 +110,7 @@ func (s *schedule) chance(p float64) bool { return s.rng.Float64() < p }
 
 func (s *schedule) restart(n *simulator.Node) {
 	if err := n.Restart(); err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 }
 
@@ -139,7 +140,7 @@ func (s *schedule) act(n *simulator.Node) {
 		{"tear", s.lay(n, simulator.Tear)},
 		{"drop", s.lay(n, simulator.Drop)},
 		{"replay", func() { n.Inject(simulator.Fault{Kind: simulator.Replay, Times: 1, Count: uint32(1 + s.rng.IntN(5))}) }},
-		{"fork", func() { _, _ = s.chain.Reorg(1 + uint32(s.rng.IntN(12))) }},
+		{"fork", func() { _, _ = s.Chain.Reorg(1 + uint32(s.rng.IntN(12))) }},
 	}
 	a := acts[s.rng.IntN(len(acts))]
 	s.log = append(s.log, a.name+" "+n.Addr())
@@ -167,4 +168,4 @@ func (s *schedule) lay(n *simulator.Node, kind simulator.Kind) func() {
 	}
 }
 
-func (s *schedule) ahead() uint32 { return s.chain.Head().Num + uint32(s.rng.IntN(6)) }
+func (s *schedule) ahead() uint32 { return s.Chain.Head().Num + uint32(s.rng.IntN(6)) }

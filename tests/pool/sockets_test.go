@@ -24,6 +24,7 @@ import (
 	"flotilla/gateway"
 	"flotilla/gateway/config"
 	"flotilla/gateway/simulator"
+	"flotilla/tests/scene"
 )
 
 // patience bounds every wait for something that has to happen on real sockets.
@@ -48,7 +49,7 @@ func runOnSockets(t *testing.T, cfg *config.Listener) string {
 	up, done := make(chan string, 1), make(chan error, 1)
 	go func() {
 		done <- gateway.Run(ctx, &config.Config{Listeners: []*config.Listener{cfg}, ShutdownGrace: 5 * time.Second}, gateway.Options{
-			Logger: slog.New(slog.NewTextHandler(logOutput(), nil)),
+			Logger: slog.New(slog.NewTextHandler(scene.LogOutput(), nil)),
 			Ready:  func(a map[string]net.Addr) { up <- a[cfg.Name].String() },
 		})
 	}()
@@ -92,7 +93,7 @@ func eventually(t *testing.T, what string, cond func() bool) {
 func TestThousandSessions(t *testing.T) {
 	chain := simulator.NewChain(simulator.ChainOptions{Head: 3000, Sizes: simulator.Sizes{Traces: 1000}})
 	a, b := socketNode(t, chain, simulator.Options{}), socketNode(t, chain, simulator.Options{})
-	addr := onSockets(t, listener(), a, b)
+	addr := onSockets(t, scene.Listener(), a, b)
 	warmUp(t, addr)
 	eventually(t, "the first client's link has gone", func() bool { return links(a, b) == 2 })
 	goroutines, heap, files := runtime.NumGoroutine(), heapInUse(), openFiles(t)
@@ -108,7 +109,7 @@ func TestThousandSessions(t *testing.T) {
 			}
 			defer conn.Close()
 			credit := 1 + rng.Uint32N(200)
-			upgradeAndAsk(t, conn, everything(2, 3000, credit))
+			upgradeAndAsk(t, conn, scene.Everything(2, 3000, credit))
 			if rng.IntN(4) == 0 {
 				return
 			}
@@ -133,7 +134,7 @@ func warmUp(t *testing.T, addr string) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if err := c.Ask(everything(2, 100, 10)); err != nil {
+	if err := c.Ask(scene.Everything(2, 100, 10)); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -177,7 +178,7 @@ func openFiles(t *testing.T) int {
 // would take the Close frame with it.
 func TestCloseFrameArrivesBehindUnreadInput(t *testing.T) {
 	chain := simulator.NewChain(simulator.ChainOptions{Head: 10})
-	addr := onSockets(t, listener(), socketNode(t, chain, simulator.Options{}))
+	addr := onSockets(t, scene.Listener(), socketNode(t, chain, simulator.Options{}))
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
@@ -204,7 +205,7 @@ func TestTLSOnBothSides(t *testing.T) {
 	node := socketNode(t, chain, simulator.Options{Listen: func(address string) (net.Listener, error) {
 		return tls.Listen("tcp", address, &tls.Config{Certificates: []tls.Certificate{pair}})
 	}})
-	cfg := listener()
+	cfg := scene.Listener()
 	cfg.Address = "127.0.0.1:0"
 	cfg.TLS = &config.TLS{CertFile: certFile, KeyFile: keyFile}
 	cfg.Servers = []*config.Server{{Name: "secure", Endpoint: "wss://" + node.Addr(), URL: "wss://" + node.Addr() + "/", Enabled: true, Role: config.Live, Weight: 1}}
@@ -220,7 +221,7 @@ func TestTLSOnBothSides(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if err := c.Ask(everything(2, 200, 20)); err != nil {
+	if err := c.Ask(scene.Everything(2, 200, 20)); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Wait(ctx, func(r simulator.Report) bool { return r.Last.Num == 199 }); err != nil {

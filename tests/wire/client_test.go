@@ -17,6 +17,7 @@ import (
 	"flotilla/gateway/ship"
 	"flotilla/gateway/ship/frame"
 	"flotilla/gateway/simulator"
+	"flotilla/tests/scene"
 )
 
 const adminAddress = "gateway:9090"
@@ -48,7 +49,7 @@ func leaving() []byte {
 		[]byte(upgradeRequest),
 		masked(ship.AppendStatusRequest(nil, true)),
 		frame.AppendMasked(nil, frame.Ping, []byte("one")),
-		blocksRequest(everything(2, 1000, 5)),
+		blocksRequest(scene.Everything(2, 1000, 5)),
 		masked(ship.AppendAck(nil, 2)),
 	)
 }
@@ -59,9 +60,9 @@ func breakTheClient(t *testing.T, fault clientFault) {
 		node, server := w.node(simulator.Options{})
 		// A slot that is not given back keeps the next client out.
 		server.MaxSessions = 1
-		w.cfg.IdleTimeout, w.cfg.HandshakeTimeout = 10*time.Second, 10*time.Second
-		w.admin = &config.Admin{Address: adminAddress}
-		defer w.start()()
+		w.Config.IdleTimeout, w.Config.HandshakeTimeout = 10*time.Second, 10*time.Second
+		w.Admin = &config.Admin{Address: adminAddress}
+		defer w.Start()()
 		stream := leaving()
 		for n := range len(stream) + 1 {
 			conn, link := w.dialRaw(Shape{}, Shape{})
@@ -80,7 +81,7 @@ func breakTheClient(t *testing.T, fault clientFault) {
 			synctest.Wait()
 			if fault.silent {
 				// A second and a tick are for the Close frame that nobody gets.
-				time.Sleep(w.cfg.IdleTimeout - 100*time.Millisecond)
+				time.Sleep(w.Config.IdleTimeout - 100*time.Millisecond)
 				if open, _ := node.Links(); upgraded != (open == 2) {
 					t.Fatalf("%d links before the client can be taken for gone, after %d bytes", open, n)
 				}
@@ -105,16 +106,16 @@ var gauges = []string{"flotilla_connections_open", "fleet_router_sessions", "fle
 
 // busy are the lines of those gauges that are not at 0.
 func (w *world) busy() (lines []string) {
-	w.t.Helper()
+	w.T.Helper()
 	client := http.Client{Transport: &http.Transport{DialContext: w.net.DialContext, DisableKeepAlives: true}}
 	resp, err := client.Get("http://" + adminAddress + "/metrics")
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	seen := map[string]bool{}
 	for line := range strings.Lines(string(text)) {
@@ -128,7 +129,7 @@ func (w *world) busy() (lines []string) {
 		}
 	}
 	if len(seen) != len(gauges) {
-		w.t.Fatalf("of the metrics %v only %v are there", gauges, seen)
+		w.T.Fatalf("of the metrics %v only %v are there", gauges, seen)
 	}
 	return lines
 }
@@ -149,8 +150,8 @@ func TestClientLeavesWhileItsLinkIsDialed(t *testing.T) {
 				l.Down.Shape(Shape{Latency: 3 * latency})
 			})
 		}
-		w.admin = &config.Admin{Address: adminAddress}
-		defer w.start()()
+		w.Admin = &config.Admin{Address: adminAddress}
+		defer w.Start()()
 		time.Sleep(10 * latency)
 		busyOnes := 0
 		for wait := time.Duration(0); wait < 10*latency; wait += latency / 4 {
@@ -183,11 +184,11 @@ func TestHalfOpenClientInMidStream(t *testing.T) {
 	chain := simulator.ChainOptions{Head: 3000, Sizes: simulator.Sizes{Traces: 2000}}
 	inBubble(t, 1, chain, func(t *testing.T, w *world) {
 		node, _ := w.node(simulator.Options{})
-		w.cfg.ClientBuffer, w.cfg.SlowClientTimeout = 1<<20, 30*time.Second
-		w.admin = &config.Admin{Address: adminAddress}
-		defer w.start()()
+		w.Config.ClientBuffer, w.Config.SlowClientTimeout = 1<<20, 30*time.Second
+		w.Admin = &config.Admin{Address: adminAddress}
+		defer w.Start()()
 		conn, link := w.dialRaw(Shape{}, Shape{Bandwidth: 1 << 20})
-		send(t, conn, slices.Concat([]byte(upgradeRequest), blocksRequest(everything(2, 3000, 3000))))
+		send(t, conn, slices.Concat([]byte(upgradeRequest), blocksRequest(scene.Everything(2, 3000, 3000))))
 		if _, err := io.ReadFull(conn, make([]byte, 500_000)); err != nil {
 			t.Fatal(err)
 		}
@@ -196,7 +197,7 @@ func TestHalfOpenClientInMidStream(t *testing.T) {
 		if open, _ := node.Links(); open != 1 {
 			t.Errorf("%d links while the client takes nothing, the monitor's alone was due", open)
 		}
-		time.Sleep(w.cfg.SlowClientTimeout - 2*time.Second)
+		time.Sleep(w.Config.SlowClientTimeout - 2*time.Second)
 		if busy := w.busy(); len(busy) != 2 {
 			t.Errorf("before the client can be taken for gone, these are not at 0: %v", busy)
 		}
@@ -216,14 +217,14 @@ func TestClientThatIsCutOffComesBack(t *testing.T) {
 	inBubble(t, 1, chain, func(t *testing.T, w *world) {
 		node, server := w.node(simulator.Options{})
 		server.MaxSessions = 1
-		defer w.start()()
+		defer w.Start()()
 		random := rand.New(rand.NewPCG(1, 1))
-		w.net.OnDial(gatewayAddress, func(l *Link) { l.Down.ResetAfter(5000 + random.Int64N(10_000)) })
+		w.net.OnDial(scene.Address, func(l *Link) { l.Down.ResetAfter(5000 + random.Int64N(10_000)) })
 		cuts := 0
 		for next := uint32(2); next <= 300; cuts++ {
-			c := w.dial(simulator.ClientOptions{AckEvery: 1, CheckPayload: true, Keep: true})
-			w.ask(c, everything(next, 301, 10))
-			err := c.Wait(w.ctx, func(r simulator.Report) bool { return r.Last.Num == 300 })
+			c := w.Dial(simulator.ClientOptions{AckEvery: 1, CheckPayload: true, Keep: true})
+			w.Ask(c, scene.Everything(next, 301, 10))
+			err := c.Wait(w.Ctx, func(r simulator.Report) bool { return r.Last.Num == 300 })
 			c.Close()
 			// The only slot is free again.
 			synctest.Wait()
@@ -231,7 +232,7 @@ func TestClientThatIsCutOffComesBack(t *testing.T) {
 				t.Fatalf("the client ends with: %v", err)
 			}
 			for _, b := range c.Results() {
-				if b.This != w.chain.Pos(next) {
+				if b.This != w.Chain.Pos(next) {
 					t.Fatalf("got block %v, %d was due", b.This, next)
 				}
 				next++

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"flotilla/tests/scene"
+
 	"flotilla/gateway/ship"
 	"flotilla/gateway/ship/frame"
 )
@@ -26,18 +28,18 @@ func blocksRequest(q ship.BlocksRequest) []byte { return masked(ship.AppendReque
 
 // dialRaw connects to the gateway without a word, and shapes the link before.
 func (w *world) dialRaw(up, down Shape) (net.Conn, *Link) {
-	w.t.Helper()
+	w.T.Helper()
 	var link *Link
-	w.net.OnDial(gatewayAddress, func(l *Link) {
+	w.net.OnDial(scene.Address, func(l *Link) {
 		link = l
 		l.Up.Shape(up)
 		l.Down.Shape(down)
 	})
-	c, err := w.net.DialContext(w.ctx, "tcp", gatewayAddress)
+	c, err := w.net.DialContext(w.Ctx, "tcp", scene.Address)
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
-	w.t.Cleanup(func() { c.Close() })
+	w.T.Cleanup(func() { c.Close() })
 	return c, link
 }
 
@@ -45,24 +47,24 @@ func (w *world) dialRaw(up, down Shape) (net.Conn, *Link) {
 // whatever comes within a moment behind them. A connection that ends is an
 // error of the test.
 func (w *world) view(up, down Shape, stream []byte, n int) []byte {
-	w.t.Helper()
+	w.T.Helper()
 	c, _ := w.dialRaw(up, down)
 	defer c.Close()
-	send(w.t, c, stream)
+	send(w.T, c, stream)
 	got := make([]byte, n)
 	if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	if n, err := io.ReadFull(c, got); err != nil {
-		w.t.Errorf("after %d bytes: %v", n, err)
+		w.T.Errorf("after %d bytes: %v", n, err)
 		return got[:n]
 	}
 	if err := c.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	rest, err := io.ReadAll(c)
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
-		w.t.Errorf("behind the last byte: %v", err)
+		w.T.Errorf("behind the last byte: %v", err)
 	}
 	return append(got, rest...)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"flotilla/gateway/simulator"
+	"flotilla/tests/scene"
 )
 
 var (
@@ -69,43 +70,43 @@ func (s *schedule) play() {
 	for range 2 + s.rng.IntN(3) {
 		_, server := s.node(simulator.Options{
 			// The first node knows all that the client may ask for.
-			V0Only: len(s.nodes) > 0 && s.chance(0.3), Whole: s.chance(0.3),
+			V0Only: len(s.Nodes) > 0 && s.chance(0.3), Whole: s.chance(0.3),
 			RaiseStart: s.chance(0.2), NoChainID: s.chance(0.2), OneQueue: s.chance(0.2),
 		})
 		server.Priority = uint32(s.rng.IntN(2))
 		s.plan(server.Endpoint, s.shape(), s.shape())
 		s.left = append(s.left, 0)
 	}
-	s.cfg.HoldWait = time.Hour
-	s.cfg.StallTimeout = 10 * time.Second
-	s.plan(gatewayAddress, s.shape(), s.shape())
-	defer s.start()()
-	c := s.dial(simulator.ClientOptions{AckEvery: 1 + uint32(s.rng.IntN(3)), CheckPayload: true})
+	s.Config.HoldWait = time.Hour
+	s.Config.StallTimeout = 10 * time.Second
+	s.plan(scene.Address, s.shape(), s.shape())
+	defer s.Start()()
+	c := s.Dial(simulator.ClientOptions{AckEvery: 1 + uint32(s.rng.IntN(3)), CheckPayload: true})
 	s.client = c
-	q := everything(2+uint32(s.rng.IntN(150)), 1<<31, 3+uint32(s.rng.IntN(20)))
+	q := scene.Everything(2+uint32(s.rng.IntN(150)), 1<<31, 3+uint32(s.rng.IntN(20)))
 	q.V1 = s.chance(0.5)
 	q.FetchFinality = q.V1 && s.chance(0.5)
 	q.Irreversible = s.chance(0.2)
 	s.irreversible = q.Irreversible
-	s.ask(c, q)
+	s.Ask(c, q)
 	for range 10 + s.rng.IntN(20) {
 		s.advance(uint32(s.rng.IntN(8)))
-		s.act(s.nodes[s.rng.IntN(len(s.nodes))])
+		s.act(s.Nodes[s.rng.IntN(len(s.Nodes))])
 		time.Sleep(time.Duration(s.rng.IntN(4000)) * time.Millisecond)
 	}
 	s.mend()
 	s.advance(10)
 	last := s.last()
-	s.reaches(c, last)
+	s.Reaches(c, last)
 	r := c.Report()
 	if err := r.Err(); err != nil {
-		s.t.Error(err)
+		s.T.Error(err)
 	}
 	if blocks := uint64(last - q.Start + 1); r.Blocks < blocks || r.IDless > 0 || r.Blocks > blocks && r.Forks == 0 {
-		s.t.Errorf("%d blocks, %d without an id and %d forks came, %d blocks were due", r.Blocks, r.IDless, r.Forks, blocks)
+		s.T.Errorf("%d blocks, %d without an id and %d forks came, %d blocks were due", r.Blocks, r.IDless, r.Forks, blocks)
 	}
 	if end, ended := c.End(); ended {
-		s.t.Errorf("the client was closed: %v", end)
+		s.T.Errorf("the client was closed: %v", end)
 	}
 	c.Close()
 }
@@ -113,15 +114,15 @@ func (s *schedule) play() {
 // last is the last block that the client can be sent now.
 func (s *schedule) last() uint32 {
 	if s.irreversible {
-		return s.chain.LIB().Num
+		return s.Chain.LIB().Num
 	}
-	return s.chain.Head().Num
+	return s.Chain.Head().Num
 }
 
 // mend makes all well again but the links that are half-open: those have to be
 // found out.
 func (s *schedule) mend() {
-	for _, n := range s.nodes {
+	for _, n := range s.Nodes {
 		n.Pin(false)
 		n.Lag(0)
 		s.net.OnDial(n.Addr(), nil)
@@ -211,17 +212,17 @@ func (s *schedule) act(n *simulator.Node) {
 // advance produces blocks.
 func (s *schedule) advance(blocks uint32) {
 	s.rescue(blocks)
-	s.chain.Advance(blocks)
+	s.Chain.Advance(blocks)
 }
 
 // fork replaces the newest blocks, and notes which nodes stay behind on them.
 func (s *schedule) fork() {
 	s.rescue(1)
-	from, err := s.chain.Reorg(1 + uint32(s.rng.IntN(12)))
+	from, err := s.Chain.Reorg(1 + uint32(s.rng.IntN(12)))
 	if err != nil {
 		return
 	}
-	for i, n := range s.nodes {
+	for i, n := range s.Nodes {
 		if s.astray(n) && (s.left[i] == 0 || from < s.left[i]) {
 			s.left[i] = from
 		}
@@ -231,14 +232,14 @@ func (s *schedule) fork() {
 // astray reports whether a node is on a branch that the chain has left.
 func (s *schedule) astray(n *simulator.Node) bool {
 	head := n.Status().Head
-	return head != s.chain.Pos(head.Num)
+	return head != s.Chain.Pos(head.Num)
 }
 
 // rescue brings those back whose branch becomes irreversibly dead with so many
 // more blocks: no node finds out that it has been wrong about what is final.
 func (s *schedule) rescue(blocks uint32) {
-	lib := s.chain.LIB().Num + blocks
-	for i, n := range s.nodes {
+	lib := s.Chain.LIB().Num + blocks
+	for i, n := range s.Nodes {
 		switch {
 		case s.left[i] == 0:
 		case !s.astray(n):

@@ -10,6 +10,7 @@ import (
 	"flotilla/gateway/ship"
 	"flotilla/gateway/ship/frame"
 	"flotilla/gateway/simulator"
+	"flotilla/tests/scene"
 )
 
 // cuts are the ways to cut a stream of n bytes: in two at each byte, and in
@@ -40,7 +41,7 @@ type lesson struct {
 const scriptedAddress = "scripted:8080"
 
 func newLesson(t *testing.T, w *world) *lesson {
-	pos := func(n uint32) ship.Pos { return ship.Pos{Num: n, ID: w.chain.Pos(n).ID} }
+	pos := func(n uint32) ship.Pos { return ship.Pos{Num: n, ID: w.Chain.Pos(n).ID} }
 	const headerEnd = 1 + 4*36 + 2 // of a v0 result with both positions
 	result := func(n, head uint32, size int) []byte {
 		r := ship.Block{BlockHeader: ship.BlockHeader{Head: pos(head), HasThis: true, This: pos(n), HasPrev: true, Prev: pos(n - 1)}}
@@ -60,7 +61,7 @@ func newLesson(t *testing.T, w *world) *lesson {
 	pong := frame.Append(nil, frame.Pong, []byte("nobody asked"))
 
 	// LIB 0 keeps the gateway from answering the client's status itself.
-	status := ship.Status{V1: true, Head: pos(10), Trace: ship.Range{Begin: 1, End: 11}, ChainState: ship.Range{Begin: 1, End: 11}, HasChainID: true, ChainID: w.chain.ID()}
+	status := ship.Status{V1: true, Head: pos(10), Trace: ship.Range{Begin: 1, End: 11}, ChainState: ship.Range{Begin: 1, End: 11}, HasChainID: true, ChainID: w.Chain.ID()}
 	unasked := status
 	unasked.Head = pos(8)
 	unknown := whole([]byte("\x7fnothing that anybody knows"))
@@ -98,13 +99,13 @@ func newLesson(t *testing.T, w *world) *lesson {
 
 // attend runs the client once and checks what it sees and what the node gets.
 func (l *lesson) attend(w *world, up, down Shape) {
-	w.t.Helper()
+	w.T.Helper()
 	got := w.view(up, down, l.stream, len(l.view))
 	if !bytes.Equal(got, l.view) {
-		w.t.Fatalf("the client gets\n%q, due was\n%q", got, l.view)
+		w.T.Fatalf("the client gets\n%q, due was\n%q", got, l.view)
 	}
 	if pongs := l.node.takePongs(); !slices.Equal(pongs, l.pongs) {
-		w.t.Fatalf("the node gets the pongs %q", pongs)
+		w.T.Fatalf("the node gets the pongs %q", pongs)
 	}
 }
 
@@ -118,13 +119,13 @@ func TestSlicesAtEveryByte(t *testing.T) {
 			l.attend(w, Shape{}, Shape{})
 			n := bytesRead(uncut.Down)
 			if n < int64(len(l.node.script)) {
-				w.t.Fatalf("the gateway has read %d bytes only", n)
+				w.T.Fatalf("the gateway has read %d bytes only", n)
 			}
 			for _, shape := range cuts(n) {
 				w.net.OnDial(scriptedAddress, func(l *Link) { l.Down.Shape(shape) })
 				l.attend(w, Shape{}, Shape{})
-				if w.t.Failed() {
-					w.t.Fatalf("cut at %v of %d bytes", shape.Slices, n)
+				if w.T.Failed() {
+					w.T.Fatalf("cut at %v of %d bytes", shape.Slices, n)
 				}
 			}
 		})
@@ -148,9 +149,9 @@ func inLesson(t *testing.T, plan func(*Link), test func(*world, *lesson)) {
 	inBubble(t, 1, simulator.ChainOptions{}, func(t *testing.T, w *world) {
 		l := newLesson(t, w)
 		defer l.node.start(w, scriptedAddress)()
-		w.cfg.Servers = append(w.cfg.Servers, serverConfig(scriptedAddress))
+		w.Config.Servers = append(w.Config.Servers, scene.Server(scriptedAddress))
 		w.net.OnDial(scriptedAddress, plan)
-		defer w.start()()
+		defer w.Start()()
 		test(w, l)
 	})
 }
@@ -159,7 +160,7 @@ func cutTheClient(t *testing.T, o simulator.Options) {
 	chain := simulator.ChainOptions{Head: 20, Sizes: simulator.Sizes{Block: 10, Traces: 20, Deltas: 30}}
 	inBubble(t, 1, chain, func(t *testing.T, w *world) {
 		w.node(o)
-		defer w.start()()
+		defer w.Start()()
 		stream, want := conversation(w)
 		var first []byte
 		for i, shape := range append([]Shape{{}}, cuts(int64(len(stream)))...) {
@@ -179,7 +180,7 @@ func cutTheClient(t *testing.T, o simulator.Options) {
 
 // conversation is all that a client can say, and what it is answered.
 func conversation(w *world) (stream []byte, answers []string) {
-	q := everything(2, 12, 3)
+	q := scene.Everything(2, 12, 3)
 	request := ship.AppendRequest(nil, &q)
 	fragment := func(op frame.Opcode, last bool, part []byte) []byte {
 		b := frame.AppendMasked(nil, op, part)
@@ -204,7 +205,7 @@ func conversation(w *world) (stream []byte, answers []string) {
 	answers = []string{"ABI", "status v0", "pong one", "status v1", "pong "}
 	// Three and one and two results are credited.
 	for n := uint32(2); n < 8; n++ {
-		answers = append(answers, fmt.Sprint("block ", n, " ", w.chain.Pos(n).ID))
+		answers = append(answers, fmt.Sprint("block ", n, " ", w.Chain.Pos(n).ID))
 	}
 	return stream, answers
 }

@@ -12,6 +12,7 @@ import (
 	"flotilla/gateway"
 	"flotilla/gateway/config"
 	"flotilla/gateway/simulator"
+	"flotilla/tests/scene"
 
 	toxiproxy "github.com/Shopify/toxiproxy/v2"
 	"github.com/rs/zerolog"
@@ -37,7 +38,7 @@ func newSocketWorld(t *testing.T) *socketWorld {
 	t.Helper()
 	w := &socketWorld{t: t, chain: simulator.NewChain(simulator.ChainOptions{Head: 300, Sizes: simulator.Sizes{Block: 100, Traces: 1500, Deltas: 500}})}
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
-	cfg := listenerConfig()
+	cfg := scene.Listener()
 	cfg.Address, cfg.HoldWait, cfg.LivenessTimeout = "127.0.0.1:0", time.Minute, time.Second
 	for i := range w.nodes {
 		n, err := simulator.Start(w.chain, simulator.Options{})
@@ -51,7 +52,7 @@ func newSocketWorld(t *testing.T) *socketWorld {
 		}
 		t.Cleanup(p.Stop)
 		w.nodes[i], w.proxies[i] = n, p
-		s := serverConfig(p.Listen)
+		s := scene.Server(p.Listen)
 		s.Priority = uint32(i)
 		cfg.Servers = append(cfg.Servers, s)
 	}
@@ -65,7 +66,7 @@ func (w *socketWorld) run(cfg *config.Listener) {
 	up, done := make(chan string, 1), make(chan error, 1)
 	go func() {
 		done <- gateway.Run(ctx, &config.Config{Listeners: []*config.Listener{cfg}, ShutdownGrace: 5 * time.Second}, gateway.Options{
-			Logger: slog.New(slog.NewTextHandler(logOutput(), nil)),
+			Logger: slog.New(slog.NewTextHandler(scene.LogOutput(), nil)),
 			Ready:  func(a map[string]net.Addr) { up <- a[cfg.Name].String() },
 		})
 	}()
@@ -105,7 +106,7 @@ func (w *socketWorld) stream() *simulator.Client {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(c.Close)
-	if err := c.Ask(everything(2, 1<<31, 20)); err != nil {
+	if err := c.Ask(scene.Everything(2, 1<<31, 20)); err != nil {
 		w.t.Fatal(err)
 	}
 	return c
