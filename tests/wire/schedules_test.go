@@ -42,9 +42,6 @@ type schedule struct {
 	// irreversible is that the client wants no other blocks.
 	irreversible bool
 	log          []string
-	// left is the first block of its branch that the chain does not have, for
-	// each node that is astray; 0 for the others.
-	left []uint32
 	budget
 }
 
@@ -75,7 +72,6 @@ func (s *schedule) play() {
 		})
 		server.Priority = uint32(s.rng.IntN(2))
 		s.plan(server.Endpoint, s.shape(), s.shape())
-		s.left = append(s.left, 0)
 	}
 	s.Config.HoldWait = time.Hour
 	s.Config.StallTimeout = 10 * time.Second
@@ -90,12 +86,12 @@ func (s *schedule) play() {
 	s.irreversible = q.Irreversible
 	s.Ask(c, q)
 	for range 10 + s.rng.IntN(20) {
-		s.advance(uint32(s.rng.IntN(8)))
+		s.Chain.Advance(uint32(s.rng.IntN(8)))
 		s.act(s.Nodes[s.rng.IntN(len(s.Nodes))])
 		time.Sleep(time.Duration(s.rng.IntN(4000)) * time.Millisecond)
 	}
 	s.mend()
-	s.advance(10)
+	s.Chain.Advance(10)
 	last := s.last()
 	s.Reaches(c, last)
 	r := c.Report()
@@ -209,48 +205,9 @@ func (s *schedule) act(n *simulator.Node) {
 	a.do()
 }
 
-// advance produces blocks.
-func (s *schedule) advance(blocks uint32) {
-	s.rescue(blocks)
-	s.Chain.Advance(blocks)
-}
-
-// fork replaces the newest blocks, and notes which nodes stay behind on them.
-func (s *schedule) fork() {
-	s.rescue(1)
-	from, err := s.Chain.Reorg(1 + uint32(s.rng.IntN(12)))
-	if err != nil {
-		return
-	}
-	for i, n := range s.Nodes {
-		if s.astray(n) && (s.left[i] == 0 || from < s.left[i]) {
-			s.left[i] = from
-		}
-	}
-}
-
-// astray reports whether a node is on a branch that the chain has left.
-func (s *schedule) astray(n *simulator.Node) bool {
-	head := n.Status().Head
-	return head != s.Chain.Pos(head.Num)
-}
-
-// rescue brings those back whose branch becomes irreversibly dead with so many
-// more blocks: no node finds out that it has been wrong about what is final.
-func (s *schedule) rescue(blocks uint32) {
-	lib := s.Chain.LIB().Num + blocks
-	for i, n := range s.Nodes {
-		switch {
-		case s.left[i] == 0:
-		case !s.astray(n):
-			s.left[i] = 0
-		case s.left[i] <= lib:
-			n.Pin(false)
-			n.Lag(0)
-			s.left[i] = 0
-		}
-	}
-}
+// fork replaces the newest blocks. Nodes that are pinned or lag stay behind on
+// them, even when the branch is irreversibly dead.
+func (s *schedule) fork() { _, _ = s.Chain.Reorg(1 + uint32(s.rng.IntN(12))) }
 
 // budget keeps count of the unclean ends that the schedule causes: five at one
 // block close a client that is owed it, as documented.
