@@ -108,7 +108,7 @@ func newGateway(t *rapid.T, seen *events) *gateway {
 
 // up takes a message of the client through the stages.
 func (g *gateway) up(t *rapid.T, message []byte) {
-	g.x.FleetHead, g.x.FleetLIB = g.highest()
+	g.x.Tip.Head.Num, g.x.Tip.LIB.Num = g.highest()
 	g.x.Cause, g.x.Message = pipeline.Received, message
 	if step := g.pipe.Up(g.x); step != (pipeline.Step{}) {
 		t.Fatalf("a message of the client ends with %+v", step)
@@ -241,7 +241,7 @@ func (g *gateway) relay(t *rapid.T) bool {
 	if !ship.DecodeBlockHeader(message, &r.BlockHeader) {
 		t.Fatalf("a result of %d bytes cannot be decoded", len(message))
 	}
-	g.x.FleetHead, g.x.FleetLIB = g.highest()
+	g.x.Tip.Head.Num, g.x.Tip.LIB.Num = g.highest()
 	fresh := g.x.Fresh
 	step := g.pipe.Down(g.x, r)
 	switch {

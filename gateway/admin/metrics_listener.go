@@ -171,15 +171,10 @@ func closeLabel(code int) string {
 // range.
 func frozenUnreported(v *fleet.View) (n int) {
 	for i := range v.Upstreams {
-		if u := &v.Upstreams[i]; !u.Removed && u.Server.Role == config.Frozen && !rangesKnown(u) {
+		if u := &v.Upstreams[i]; !u.Removed && u.Server.Role == config.Frozen && !u.Known {
 			n++
 		}
 	}
 	return n
 }
 
-// rangesKnown reports whether the ranges of an upstream were reported or, for
-// an archive, declared.
-func rangesKnown(u *fleet.Upstream) bool {
-	return u.Known || u.Server.Role == config.Frozen && u.Server.Range != nil
-}

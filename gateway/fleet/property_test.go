@@ -221,9 +221,6 @@ func (m *model) checkTip(rt *rapid.T) {
 	if want := min(m.floor, m.head); l.Num != want {
 		rt.Fatalf("LIB is %d with head %d, %d was due", l.Num, h.Num, want)
 	}
-	if nh, nl := m.Numbers(); nh != h.Num || nl != l.Num {
-		rt.Fatalf("the numbers are %d and %d, the tip is at %d and %d", nh, nl, h.Num, l.Num)
-	}
 	if s := m.View().Segments(Trace, h.Num); len(s) > 1 || len(s) == 1 && s[0].End != h.Num+1 {
 		rt.Fatalf("segments of a pool at %d: %v", h.Num, s)
 	}

@@ -98,7 +98,7 @@ func TestReserveNeverExceedsMaxSessions(t *testing.T) {
 				n := live.Links()
 				for seen := most.Load(); n > seen && !most.CompareAndSwap(seen, n); seen = most.Load() {
 				}
-				live.Release()
+				w.Release(0)
 			}
 		})
 	}

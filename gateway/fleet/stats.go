@@ -1,6 +1,10 @@
 package fleet
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // SessionState is a phase of a session (S4), as metrics label it.
 type SessionState string
@@ -70,6 +74,36 @@ const (
 	HoldBusy        HoldReason = "busy"
 )
 
+// Violation labels contract_violations_total: what an archive sent that it
+// must not (seed "Failover and strikes").
+type Violation string
+
+// The kinds.
+const (
+	ViolationIdless        Violation = "idless"
+	ViolationGap           Violation = "gap"
+	ViolationRewind        Violation = "rewind"
+	ViolationMissingField  Violation = "missing_field"
+	ViolationCredit        Violation = "credit"
+	ViolationVariant       Violation = "variant"
+	ViolationDiscontinuity Violation = "discontinuity"
+)
+
+// Violations are all kinds, in the order of the documents.
+var Violations = []Violation{
+	ViolationIdless, ViolationGap, ViolationRewind, ViolationMissingField, ViolationCredit, ViolationVariant, ViolationDiscontinuity,
+}
+
+// PredialResult labels predials_total: what became of a standby link.
+type PredialResult string
+
+// The results.
+const (
+	PredialUsed      PredialResult = "used"
+	PredialFailed    PredialResult = "failed"
+	PredialDiscarded PredialResult = "discarded"
+)
+
 // Stats are the counters of a listener. All of it is safe for concurrent use.
 type Stats struct {
 	// Accepted and Rejected count client connections: those let in, and those
@@ -83,6 +117,14 @@ type Stats struct {
 	ProtocolErrors Labelled[ProtocolError]
 	Holds          Labelled[HoldReason]
 	HoldCloses     Labelled[HoldReason]
+
+	Predials       Labelled[PredialResult]
+
+	// Handoffs counts legs that began on another upstream; HandoffLatency is
+	// how long that took, in seconds: from the last result of the leg before,
+	// or from the end of a wait or hold in between, to the first one.
+	Handoffs       atomic.Uint64
+	HandoffLatency prometheus.Histogram
 
 	Reroutes, Duplicates, ForkRedeliveries, KeepAlives atomic.Uint64
 	CreditOverruns, Patched, TooLarge                  atomic.Uint64
@@ -105,7 +147,11 @@ func newStats() *Stats {
 		ProtocolErrors: NewLabelled(Malformed, UnknownVariant),
 		Holds:          NewLabelled(HoldOffline, HoldQuarantined, HoldAtCapacity, HoldBusy),
 		HoldCloses:     NewLabelled(HoldOffline, HoldQuarantined, HoldAtCapacity, HoldBusy),
-		states:         map[SessionState]*atomic.Int64{},
+		Predials:       NewLabelled(PredialUsed, PredialFailed, PredialDiscarded),
+		HandoffLatency: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "fleet_router_handoff_latency_seconds", Buckets: []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
+		}),
+		states: map[SessionState]*atomic.Int64{},
 	}
 	for _, st := range SessionStates {
 		s.states[st] = new(atomic.Int64)

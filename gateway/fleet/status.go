@@ -51,13 +51,18 @@ func (o *owner) status(i int, s *ship.Status) {
 	}
 	u.Live.told.raise(&s.Head, capped(&s.Head, &s.LIB), u.Live)
 	o.private[i].told = u.Live.told.headNum.Load()
-	u.Online, u.Known, u.StatusV1 = true, true, s.V1
+	if u.NoBlockLog && (!was.Online || was.Head != s.Head || was.LIB != s.LIB || was.Trace != s.Trace || was.ChainState != s.ChainState || was.Finality != s.Finality) {
+		// What it has now may be another log.
+		u.NoBlockLog, o.dirty = false, true
+		o.f.log.Info("an archive is back or has changed; it is asked for blocks again", "server", u.Server.Name)
+	}
+	u.Online, u.Known, u.Reported, u.StatusV1 = true, true, true, s.V1
 	u.Head, u.LIB, u.Trace, u.ChainState, u.Finality = s.Head, s.LIB, s.Trace, s.ChainState, s.Finality
 	if s.HasChainID && (u.ChainID == nil || *u.ChainID != s.ChainID) {
 		id := s.ChainID
 		u.ChainID = &id
 	}
-	if was.Online != u.Online || was.Head != u.Head || was.LIB != u.LIB || was.Trace != u.Trace ||
+	if was.Online != u.Online || was.Reported != u.Reported || was.Head != u.Head || was.LIB != u.LIB || was.Trace != u.Trace ||
 		was.ChainState != u.ChainState || was.Finality != u.Finality || was.ChainID != u.ChainID || was.StatusV1 != u.StatusV1 {
 		o.dirty = true
 	}

@@ -82,6 +82,9 @@ func (f *Fleet) renewTip(v *View) {
 	})
 	v.anchors(func(u *Upstream) { anew.merge(&u.Live.told, u.Live) })
 	if anew.source == nil {
+		anew.source = v.newestArchive(&anew)
+	}
+	if anew.source == nil {
 		return
 	}
 	f.raiseFloor(&anew.lib)
@@ -89,6 +92,37 @@ func (f *Fleet) renewTip(v *View) {
 	f.tip.head, f.tip.lib, f.tip.source = anew.head, anew.lib, anew.source
 	f.tip.headNum.Store(anew.head.Num)
 	f.tip.libNum.Store(anew.lib.Num)
+	f.showTip()
+}
+
+// newestArchive takes the last block of the newest archive as head and LIB of a
+// listener that has no live node (M11). It returns where they come from.
+func (v *View) newestArchive(t *tip) (source *Live) {
+	for i := range v.Upstreams {
+		u := &v.Upstreams[i]
+		if !u.Frozen() && !u.Removed {
+			return nil
+		}
+		if u.Reported && u.Routable() && (source == nil || u.Head.Num > t.head.Num) {
+			t.head, t.lib, source = u.Head, u.Head, u.Live
+		}
+	}
+	return source
+}
+
+// Pair is a head and a LIB that belong together: LIB is not above head.
+type Pair struct{ Head, LIB ship.Pos }
+
+// showTip lets readers have the tip as it is now. The caller holds its lock.
+func (f *Fleet) showTip() {
+	p := &Pair{Head: f.tip.head, LIB: f.tip.lib}
+	if _, floor := f.libFloor.get(); floor.Num > p.LIB.Num {
+		p.LIB = floor
+	}
+	if p.LIB.Num > p.Head.Num {
+		p.LIB = p.Head
+	}
+	f.pair.Store(p)
 }
 
 // raiseFloor takes a LIB that is about to be told. It goes before the tip, so
@@ -126,7 +160,9 @@ func (f *Fleet) Observe(v *View, i int, head, lib *ship.Pos) {
 	if f.View().anchored(i) {
 		f.raiseFloor(lib)
 		f.risen(head.Num)
-		f.tip.raiseLocked(head, lib, live)
+		if f.tip.raiseLocked(head, lib, live) {
+			f.showTip()
+		}
 	}
 }
 
@@ -134,21 +170,13 @@ func (f *Fleet) Observe(v *View, i int, head, lib *ship.Pos) {
 // online live nodes and of what sessions stream from them. LIB never goes back
 // and is capped at head. It reports false while either is unknown.
 func (f *Fleet) Tip() (head, lib ship.Pos, known bool) {
-	head, lib = f.tip.get()
-	if _, floor := f.libFloor.get(); floor.Num > lib.Num {
-		lib = floor
-	}
-	if lib.Num > head.Num {
-		lib = head
-	}
-	return head, lib, head.Num > 0 && lib.Num > 0
+	p := f.Pair()
+	return p.Head, p.LIB, p.Head.Num > 0 && p.LIB.Num > 0
 }
 
-// Numbers are those of head and LIB, 0 while unknown. It takes no lock.
-func (f *Fleet) Numbers() (head, lib uint32) {
-	head = f.tip.headNum.Load()
-	return head, min(head, max(f.tip.libNum.Load(), f.libFloor.libNum.Load()))
-}
+// Pair is the fleet's head and LIB; numbers are 0 while unknown. It takes no
+// lock, and what it points to never changes.
+func (f *Fleet) Pair() *Pair { return f.pair.Load() }
 
 // HeadAge is how long ago the number of the head last rose; since the start
 // while it never has.

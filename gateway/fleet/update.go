@@ -35,11 +35,12 @@ func (o *owner) update(cfg *config.Listener) {
 		delete(listed, u.Server.Endpoint)
 		switch {
 		case s != nil && u.Removed:
-			*u = Upstream{Server: s, Live: u.Live}
+			*u = newUpstream(s, u.Live)
 			o.add(i)
 			o.f.log.Info("a server is back in the configuration", "server", s.Name)
 		case s != nil:
 			u.Server = s
+			u.declare()
 		case !u.Removed:
 			o.remove(i)
 		}
@@ -48,7 +49,7 @@ func (o *owner) update(cfg *config.Listener) {
 		if listed[s.Endpoint] == nil {
 			continue
 		}
-		o.upstreams = append(o.upstreams, Upstream{Server: s, Live: newLive()})
+		o.upstreams = append(o.upstreams, newUpstream(s, newLive()))
 		o.private = append(o.private, private{})
 		o.add(len(o.upstreams) - 1)
 		o.f.log.Info("a server was added", "server", s.Name)

@@ -119,7 +119,7 @@ func TestUpdateKeepsWhatItDoesNotChange(t *testing.T) {
 			t.Errorf("%d connections to the server that went", open)
 		}
 		// Its last links end while it is away.
-		gone.Live.Release()
+		w.Release(1)
 		w.Reached(1)
 		w.MarkOffline(1, "gone")
 		w.SetDisabled(1, true)
@@ -268,7 +268,7 @@ func TestUpdateWhileSessionsWork(t *testing.T) {
 				if u.Server.MaxSessions > 0 && u.Live.Links() > 3 {
 					t.Errorf("%d links to %s", u.Live.Links(), u.Server.Name)
 				}
-				u.Live.Release()
+				w.Release(i)
 			}
 		})
 	}

@@ -20,8 +20,11 @@ type Upstream struct {
 	// Late: a status is overdue. The node is not offline for that yet, but
 	// whoever has a link to it may want to know whether that is alive.
 	Late bool
-	// Known: a status with a head was received once. It stays while offline.
+	// Known: the ranges are (G1). They were reported, or are those that the
+	// configuration declares for an archive that has not reported yet.
 	Known bool
+	// Reported: a status with a head was received once. It stays while offline.
+	Reported bool
 	// Stale: a live node that has not moved for twelve monitoring intervals.
 	Stale bool
 	// Disabled by an operator: never picked, links that it has stay.
@@ -30,8 +33,13 @@ type Upstream struct {
 	// of sessions that have not moved yet.
 	Removed bool
 
+	// NoBlockLog: an archive that has sent a block that it covers without the
+	// block itself, although asked for it.
+	NoBlockLog bool
+
 	// Head, LIB and the ranges are those of the last status. They are kept
-	// while offline.
+	// while offline. Before the first one, an archive has the ranges that the
+	// configuration declares for its traces and its chain state.
 	Head, LIB  ship.Pos
 	Trace      ship.Range
 	ChainState ship.Range
@@ -61,18 +69,46 @@ func (q Quarantine) Covers(n uint32, now time.Time) bool {
 // Routable reports whether the node may be picked at all (G1).
 func (u *Upstream) Routable() bool { return !u.Disabled && !u.Removed }
 
-// covers is G2 for one log of a live node: it has every block from its first
-// one on, the ones to come included.
-func covers(log ship.Range, n uint32) bool { return log.End > 0 && log.Begin <= n }
+// Frozen reports whether the node is an archive: a fixed range, no head of its
+// own.
+func (u *Upstream) Frozen() bool { return u.Server.Role == config.Frozen }
+
+// newUpstream is a server that nothing is known of but what is declared.
+func newUpstream(s *config.Server, live *Live) Upstream {
+	u := Upstream{Server: s, Live: live}
+	u.declare()
+	return u
+}
+
+// declare gives an archive that has not reported the range of its configuration.
+func (u *Upstream) declare() {
+	if u.Reported {
+		return
+	}
+	u.Known, u.Trace, u.ChainState = false, ship.Range{}, ship.Range{}
+	if r := u.Server.Range; u.Frozen() && r != nil {
+		u.Known, u.Trace = true, ship.Range{Begin: r.Begin, End: r.End}
+		u.ChainState = u.Trace
+	}
+}
+
+// covers is G2 for one log: a live node has every block from its first one on,
+// the ones to come included; an archive has its range.
+func (u *Upstream) covers(log ship.Range, n uint32) bool {
+	if u.Frozen() {
+		return log.Contains(n)
+	}
+	return log.End > 0 && log.Begin <= n
+}
 
 // CoversTrace reports whether the node has the traces of block n (G2).
-func (u *Upstream) CoversTrace(n uint32) bool { return covers(u.Trace, n) }
+func (u *Upstream) CoversTrace(n uint32) bool { return u.covers(u.Trace, n) }
 
 // CoversChainState reports whether the node has the deltas of block n (G2).
-func (u *Upstream) CoversChainState(n uint32) bool { return covers(u.ChainState, n) }
+func (u *Upstream) CoversChainState(n uint32) bool { return u.covers(u.ChainState, n) }
 
 // CoversFinality reports whether the node has the finality data of block n (G2).
-func (u *Upstream) CoversFinality(n uint32) bool { return covers(u.Finality, n) }
+func (u *Upstream) CoversFinality(n uint32) bool { return u.covers(u.Finality, n) }
 
 // CoversIDs reports whether any log of the node knows the id of block n (G2).
 func (u *Upstream) CoversIDs(n uint32) bool {
@@ -90,8 +126,11 @@ func (u *Upstream) Quarantined(n uint32, now time.Time) bool {
 }
 
 // Full reports whether the node has as many links as max_sessions allows (G8).
-func (u *Upstream) Full() bool {
-	return u.Server.MaxSessions > 0 && u.Live.Links() >= int64(u.Server.MaxSessions)
+func (u *Upstream) Full() bool { return u.FullBeside(0) }
+
+// FullBeside is Full without own of the slots: those of the session that asks.
+func (u *Upstream) FullBeside(own int) bool {
+	return u.Server.MaxSessions > 0 && u.Live.Links()-int64(own) >= int64(u.Server.MaxSessions)
 }
 
 // Understands reports whether the node knows the request, as far as its ABI

@@ -21,15 +21,101 @@ type View struct {
 	ChainID *ship.ID
 	// Lag is live_lag_blocks; 0 is off.
 	Lag uint32
+	// Stitching are the settings of a range-split fleet; nil for a pool.
+	Stitching *config.Stitching
+	// ABI is what the clients of a range-split fleet get (M18); nil while there
+	// is none, and for a pool.
+	ABI *ship.ABI
+
+	atlas *atlas
+	// abiFromLive: ABI is, or was, that of a live node.
+	abiFromLive bool
+}
+
+// NewView is the first view of a listener: upstreams as they are given.
+func NewView(cfg *config.Listener, upstreams []Upstream) *View {
+	return (&View{}).next(cfg, upstreams)
+}
+
+// next is the view that follows v.
+func (v *View) next(cfg *config.Listener, upstreams []Upstream) *View {
+	n := &View{
+		Generation: v.Generation + 1, Upstreams: slices.Clone(upstreams), Lag: cfg.LiveLagBlocks, ChainID: (*ship.ID)(cfg.ChainID),
+	}
+	n.atlas = atlasOf(n.Upstreams, v.atlas)
+	if cfg.Stitched() {
+		n.Stitching = &cfg.Stitching
+		n.ABI, n.abiFromLive = canonical(cfg, n, v)
+	}
+	return n
+}
+
+// Place is where block n lies in what a range-split fleet has.
+func (v *View) Place(n uint32) Place { return v.atlas.place(n) }
+
+// FirstBlock is the lowest block that any upstream of a range-split fleet has,
+// 0 while nothing is known.
+func (v *View) FirstBlock() uint32 { return v.atlas.first }
+
+// Holders calls f, until it returns false, for the upstreams of a range-split
+// fleet that have block n as fully as the fleet can, and may be picked at all.
+// Whether one is online, quarantined or full is for the caller to see.
+func (v *View) Holders(n uint32, need Need, f func(Holder) bool) {
+	v.atlas.holdersOf(n, need, func(h Holder) bool { return !v.Accepts(h.Index, need) || f(h) })
+}
+
+// Accepts reports whether upstream i may be asked by the clients of a
+// range-split fleet: it is routable, its ABI knows the request, and is the one
+// that clients have, where that is required (P21).
+func (v *View) Accepts(i int, need Need) bool {
+	u := &v.Upstreams[i]
+	if !u.Routable() || !u.Understands(need) {
+		return false
+	}
+	strict := v.Stitching != nil && v.Stitching.ABIMismatch == "exclude"
+	return !strict || v.ABI == nil || u.ABI == nil || u.ABI.Fingerprint == v.ABI.Fingerprint
+}
+
+// RunEnd is the end of the run of upstream i from block n on (P7), without
+// regard to quarantines. It reports false when it does not have block n as
+// fully as the fleet can.
+func (v *View) RunEnd(i int, n uint32, need Need) (end uint32, ok bool) {
+	v.Holders(n, need, func(h Holder) bool {
+		if ok = h.Index == i; ok {
+			end = h.End
+		}
+		return !ok
+	})
+	return end, ok
+}
+
+// Unreported is how many enabled archives have neither reported nor declared a
+// range (M16).
+func (v *View) Unreported() int {
+	n := 0
+	for i := range v.Upstreams {
+		if u := &v.Upstreams[i]; u.Frozen() && !u.Removed && !u.Known {
+			n++
+		}
+	}
+	return n
 }
 
 // Eligible is G3: whether upstream i can serve block n as fully as the fleet
-// can. The union is that of a pool: the online, routable upstreams.
+// can. The union of a pool are the online, routable upstreams, that of a
+// range-split fleet all enabled ones that are known.
 func (v *View) Eligible(i int, n uint32, need Need, now time.Time) bool {
-	return !v.Upstreams[i].Quarantined(n, now) && v.Covers(i, n, need)
+	if v.Upstreams[i].Quarantined(n, now) {
+		return false
+	}
+	if v.Stitching != nil {
+		_, ok := v.RunEnd(i, n, need)
+		return ok
+	}
+	return v.Covers(i, n, need)
 }
 
-// Covers is Eligible without regard to quarantines.
+// Covers is Eligible for a pool, without regard to quarantines.
 func (v *View) Covers(i int, n uint32, need Need) bool {
 	u := &v.Upstreams[i]
 	if !u.Routable() || !u.Known || !u.Understands(need) {

@@ -28,12 +28,13 @@ const None = -1
 type Exchange struct {
 	// Session numbers the sessions of a listener from 1 on.
 	Session uint64
-	// Cause, View, FleetHead, FleetLIB and Now are set before each way up; all
-	// but Cause before each batch of results too.
-	Cause               Cause
-	View                *fleet.View
-	FleetHead, FleetLIB uint32
-	Now                 time.Time
+	// Cause, View, Tip and Now are set before each way up; all but Cause before
+	// each batch of results too. Tip is the fleet's, with numbers of 0 while it
+	// is unknown.
+	Cause Cause
+	View  *fleet.View
+	Tip   *fleet.Pair
+	Now   time.Time
 
 	// Message is the client's message, valid during the way up only.
 	Message []byte

@@ -92,7 +92,7 @@ func suits(x *pipeline.Exchange, i int) int {
 	if x.View.Upstreams[i].Routable() && x.View.Eligible(i, x.Cursor, fleet.NeedOf(&x.Want), x.Now) {
 		n += 2
 	}
-	if !x.View.Lagging(i, x.Cursor, x.FleetHead) {
+	if !x.View.Lagging(i, x.Cursor, x.Tip.Head.Num) {
 		n++
 	}
 	return n

@@ -60,9 +60,9 @@ func Owed(x *pipeline.Exchange) bool {
 		return false
 	}
 	if l.Irreversible {
-		return next <= max(l.LIB, x.FleetLIB)
+		return next <= max(l.LIB, x.Tip.LIB.Num)
 	}
-	return next <= max(l.Head, x.FleetHead)
+	return next <= max(l.Head, x.Tip.Head.Num)
 }
 
 // Silence judges how long a link has been silent (F3 to F7). owed is Owed, and

@@ -24,29 +24,29 @@ func TestOwed(t *testing.T) {
 		{"no credit", func(x *pipeline.Exchange) { x.Credit = 0 }, false},
 		{"last block of the request", func(x *pipeline.Exchange) { x.Link.End = 51 }, true},
 		{"satisfied", func(x *pipeline.Exchange) { x.Link.End = 50 }, false},
-		{"at the fleet's head", func(x *pipeline.Exchange) { x.FleetHead = 50 }, true},
-		{"above the fleet's head", func(x *pipeline.Exchange) { x.FleetHead = 49 }, false},
-		{"above the fleet's head, but the node has it", func(x *pipeline.Exchange) { x.FleetHead, x.Link.Head = 49, 50 }, true},
-		{"above both heads", func(x *pipeline.Exchange) { x.FleetHead, x.Link.Head = 49, 49 }, false},
-		{"irreversible, at the fleet's LIB", func(x *pipeline.Exchange) { x.Link.Irreversible, x.FleetLIB = true, 50 }, true},
-		{"irreversible, above the fleet's LIB", func(x *pipeline.Exchange) { x.Link.Irreversible, x.FleetLIB = true, 49 }, false},
+		{"at the fleet's head", func(x *pipeline.Exchange) { x.Tip.Head.Num = 50 }, true},
+		{"above the fleet's head", func(x *pipeline.Exchange) { x.Tip.Head.Num = 49 }, false},
+		{"above the fleet's head, but the node has it", func(x *pipeline.Exchange) { x.Tip.Head.Num, x.Link.Head = 49, 50 }, true},
+		{"above both heads", func(x *pipeline.Exchange) { x.Tip.Head.Num, x.Link.Head = 49, 49 }, false},
+		{"irreversible, at the fleet's LIB", func(x *pipeline.Exchange) { x.Link.Irreversible, x.Tip.LIB.Num = true, 50 }, true},
+		{"irreversible, above the fleet's LIB", func(x *pipeline.Exchange) { x.Link.Irreversible, x.Tip.LIB.Num = true, 49 }, false},
 		{"irreversible, only the node's head is above", func(x *pipeline.Exchange) {
-			x.Link.Irreversible, x.FleetLIB, x.Link.Head = true, 49, 60
+			x.Link.Irreversible, x.Tip.LIB.Num, x.Link.Head = true, 49, 60
 		}, false},
 		{"irreversible, the node's LIB is there", func(x *pipeline.Exchange) {
-			x.Link.Irreversible, x.FleetLIB, x.Link.LIB = true, 49, 50
+			x.Link.Irreversible, x.Tip.LIB.Num, x.Link.LIB = true, 49, 50
 		}, true},
 		{"uncertain: the upper bound counts", func(x *pipeline.Exchange) {
-			x.Link.Exact, x.Link.Cursor, x.FleetHead = false, 40, 49
+			x.Link.Exact, x.Link.Cursor, x.Tip.Head.Num = false, 40, 49
 		}, false},
 		{"uncertain, the upper bound is there", func(x *pipeline.Exchange) {
-			x.Link.Exact, x.Link.Cursor, x.FleetHead = false, 40, 50
+			x.Link.Exact, x.Link.Cursor, x.Tip.Head.Num = false, 40, 50
 		}, true},
 		{"uncertain and satisfied", func(x *pipeline.Exchange) {
 			x.Link.Exact, x.Link.Cursor, x.Link.End = false, 40, 50
 		}, false},
 		{"rewound: the link's own cursor counts", func(x *pipeline.Exchange) {
-			x.Link.Cursor, x.Cursor, x.FleetHead = 45, 50, 47
+			x.Link.Cursor, x.Cursor, x.Tip.Head.Num = 45, 50, 47
 		}, true},
 	} {
 		x := linked()

@@ -51,7 +51,7 @@ func (*Stage) Up(x *pipeline.Exchange) pipeline.Step {
 		if block != fleet.NoBlock && !x.View.Covers(i, block, need) {
 			c.Rank = 2
 		}
-		if u.Stale || x.View.Lagging(i, block, x.FleetHead) {
+		if u.Stale || x.View.Lagging(i, block, x.Tip.Head.Num) {
 			c.Rank++
 		}
 		x.Candidates = append(x.Candidates, c)

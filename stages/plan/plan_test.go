@@ -202,12 +202,12 @@ func TestLagging(t *testing.T) {
 		{"behind, but it has the block", behind, stagetest.Head - lag - 1, nil, 0},
 		{"behind, and the block is its next", behind, stagetest.Head - lag, nil, 1},
 		{"no limit", behind, stagetest.Head, func(x *pipeline.Exchange) { x.View.Lag = 0 }, 0},
-		{"fleet head unknown", behind, stagetest.Head, func(x *pipeline.Exchange) { x.FleetHead = 0 }, 0},
+		{"fleet head unknown", behind, stagetest.Head, func(x *pipeline.Exchange) { x.Tip.Head.Num = 0 }, 0},
 		{"stale", stagetest.Stale, stagetest.Head, nil, 1},
 		{"stale and lagging", both(behind, stagetest.Stale), stagetest.Head, nil, 1},
 		{"lagging and without the block", both(behind, stagetest.From(stagetest.Head)), stagetest.Head - lag, nil, 3},
 		{"stale and without the block", both(stagetest.Stale, stagetest.From(stagetest.Head)), stagetest.Head - lag, nil, 3},
-		{"near the end of numbers", stagetest.HeadAt(1<<32 - 1), 1<<32 - 2, func(x *pipeline.Exchange) { x.FleetHead = 1<<32 - 1 }, 0},
+		{"near the end of numbers", stagetest.HeadAt(1<<32 - 1), 1<<32 - 2, func(x *pipeline.Exchange) { x.Tip.Head.Num = 1<<32 - 1 }, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			x := stagetest.Exchange(stagetest.Node("a", c.node), stagetest.Node("b"))

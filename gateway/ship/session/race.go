@@ -99,7 +99,7 @@ func (s *Session) race(retained *int) (won *link, again bool) {
 func (s *Session) discard(l *link) {
 	l.Node.Close()
 	l.Reader.Release()
-	s.Fleet.View().Upstreams[l.upstream].Live.Release()
+	s.Fleet.Release(l.upstream)
 }
 
 // dial connects to upstream i, whose slot is taken. When it fails, the slot is
@@ -116,7 +116,7 @@ func (s *Session) dial(ctx context.Context, i int) (*link, error) {
 		s.Fleet.Reached(i)
 		return newLink(node, i), nil
 	}
-	u.Live.Release()
+	s.Fleet.Release(i)
 	var failed *dial.Error
 	if !errors.As(err, &failed) {
 		s.exclude(i, pipeline.Exclusion{})

@@ -193,7 +193,7 @@ func (s *Session) move(to fleet.SessionState) {
 // refresh gives the exchange the present view and time.
 func (s *Session) refresh() {
 	s.x.View = s.Fleet.View()
-	s.x.FleetHead, s.x.FleetLIB = s.Fleet.Numbers()
+	s.x.Tip = s.Fleet.Pair()
 	s.x.Now = time.Now()
 }
 

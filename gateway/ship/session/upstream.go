@@ -58,7 +58,7 @@ func blockText(n uint32) string { return fmt.Sprintf("block %d", n) }
 
 func (s *Session) release(slot *int) {
 	if *slot != pipeline.None {
-		s.Fleet.View().Upstreams[*slot].Live.Release()
+		s.Fleet.Release(*slot)
 		*slot = pipeline.None
 	}
 }
