@@ -177,4 +177,3 @@ func frozenUnreported(v *fleet.View) (n int) {
 	}
 	return n
 }
-

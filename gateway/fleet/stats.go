@@ -118,7 +118,7 @@ type Stats struct {
 	Holds          Labelled[HoldReason]
 	HoldCloses     Labelled[HoldReason]
 
-	Predials       Labelled[PredialResult]
+	Predials Labelled[PredialResult]
 
 	// Handoffs counts legs that began on another upstream; HandoffLatency is
 	// how long that took, in seconds: from the last result of the leg before,
