@@ -150,6 +150,15 @@ func (a *atlas) stretch(n uint32) int {
 	return sort.Search(len(a.bounds), func(i int) bool { return a.bounds[i] > n }) - 1
 }
 
+// after is the first block of the stretch that follows that of n.
+func (a *atlas) after(n uint32) (next uint32, more bool) {
+	s := a.stretch(n) + 1
+	if s == len(a.bounds) {
+		return 0, false
+	}
+	return a.bounds[s], true
+}
+
 // place is where block n lies.
 func (a *atlas) place(n uint32) Place {
 	s := a.stretch(n)

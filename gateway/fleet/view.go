@@ -76,6 +76,46 @@ func (v *View) Accepts(i int, need Need) bool {
 	return !strict || v.ABI == nil || u.ABI == nil || u.ABI.Fingerprint == v.ABI.Fingerprint
 }
 
+// Next is the lowest block from n up to end that from gives for the holders of
+// the blocks in between; from gets a holder and the first block that it is one
+// for. It is end when nobody gives a lower one.
+func (v *View) Next(n, end uint32, need Need, from func(h Holder, n uint32) uint32) uint32 {
+	for at, more := n, true; more && at < end; at, more = v.atlas.after(at) {
+		v.Holders(at, need, func(h Holder) bool {
+			if b := from(h, at); b > n {
+				end = min(end, b)
+			}
+			return true
+		})
+	}
+	return end
+}
+
+// OnlyLive reports whether live nodes, and no archives, have block n.
+func (v *View) OnlyLive(n uint32) bool {
+	live, frozen := false, false
+	v.atlas.holdersOf(n, Need{}, func(h Holder) bool {
+		if v.Upstreams[h.Index].Frozen() {
+			frozen = true
+		} else {
+			live = true
+		}
+		return !frozen
+	})
+	return live && !frozen
+}
+
+// AnyDisabled reports whether an upstream that an operator has disabled has
+// block n.
+func (v *View) AnyDisabled(n uint32) bool {
+	disabled := false
+	v.atlas.holdersOf(n, Need{}, func(h Holder) bool {
+		disabled = v.Upstreams[h.Index].Disabled
+		return !disabled
+	})
+	return disabled
+}
+
 // RunEnd is the end of the run of upstream i from block n on (P7), without
 // regard to quarantines. It reports false when it does not have block n as
 // fully as the fleet can.

@@ -28,6 +28,8 @@ const None = -1
 type Exchange struct {
 	// Session numbers the sessions of a listener from 1 on.
 	Session uint64
+	// Stitched: the session is in front of a range-split fleet.
+	Stitched bool
 	// Cause, View, Tip and Now are set before each way up; all but Cause before
 	// each batch of results too. Tip is the fleet's, with numbers of 0 while it
 	// is unknown.
@@ -104,12 +106,23 @@ func (p *Position) Empty() bool {
 
 // Placement is where the request may go and where it goes.
 type Placement struct {
+	// Plan is what is to be done in front of a range-split fleet (plan).
+	Plan Plan
+	// Desperate: upstreams that are offline may be tried, as a hold does now and
+	// then (P14).
+	Desperate bool
 	// Candidates are the upstreams that may take the session (plan), and Pick
 	// the chosen one (select): an index into View.Upstreams, or None.
 	Candidates []Candidate
 	Pick       int
+	// LegEnd is where the leg on Pick ends, exclusive (select).
+	LegEnd uint32
 	// Current is the upstream of the link, or of the dial in progress; None.
 	Current int
+	// Retained and Standby are upstreams on which the session has another slot:
+	// that of a link that has ended and is not replaced yet, and that of the link
+	// which stands by for the next leg. None.
+	Retained, Standby int
 	// Hard are the upstreams that are not picked at all for a while, by index;
 	// Soft is the upstream that others are preferred to, or None (3.4).
 	Hard []Exclusion
@@ -123,16 +136,62 @@ type Placement struct {
 type Candidate struct {
 	Index  int
 	Online bool
-	// Rank is 2 when the upstream does not cover the block as the fleet can,
-	// plus 1 when it is stale or lags. Lower is better (3.2).
+	// Rank is the plan's order; lower is better. In a pool it is 2 when the
+	// upstream does not cover the block as the fleet can, plus 1 when it is stale
+	// or lags (3.2); in a range-split fleet see package plan.
 	Rank int
+	// Run is the end of what it can serve from the cursor on, exclusive;
+	// fleet.NoBlock in a pool.
+	Run uint32
 }
+
+// Own is how many slots the session has on upstream i.
+func (p *Placement) Own(i int) int {
+	n := 0
+	for _, has := range [...]int{p.Current, p.Retained, p.Standby} {
+		if has == i {
+			n++
+		}
+	}
+	return n
+}
+
+// Plan is what is to be done for the cursor of a request (P1).
+type Plan struct {
+	Do Decision
+	// Why and Bounded are those of a Hold: what is in the way, and whether it
+	// ends with the session when gap_wait is over (P8).
+	Why     fleet.HoldReason
+	Bounded bool
+	// Again is when an exclusion or a quarantine ends that is in the way; zero
+	// for none.
+	Again time.Time
+}
+
+// Decision is what a Plan comes to.
+type Decision int
+
+// The decisions.
+const (
+	// Serve: one of the candidates gets the request.
+	Serve Decision = iota
+	// Rest: nothing is asked, or all of it was sent.
+	Rest
+	// Hold: nobody can serve the block now.
+	Hold
+	// Wait: nobody should, yet: it is above the gate.
+	Wait
+	// Gap: nobody ever will.
+	Gap
+)
 
 // Exclusion keeps an upstream from being picked until a moment. One for a node
 // that was found down ends early, when the node is seen online again.
 type Exclusion struct {
 	Until time.Time
 	Down  bool
+	// Busy: the upstream refused the session with 503.
+	Busy bool
 }
 
 // Excluded reports whether upstream i is not to be picked now.
@@ -171,6 +230,9 @@ func (x *Exchange) Movable() bool {
 func (x *Exchange) other(suits func(i int) bool) bool {
 	for i := range x.View.Upstreams {
 		u := &x.View.Upstreams[i]
+		if u.Frozen() && (!x.Stitched || x.Gated(x.Cursor)) {
+			continue
+		}
 		if i != x.Link.Upstream && u.Routable() && u.Online && !u.Full() && !x.Excluded(i, x.Now) && suits(i) {
 			return true
 		}
@@ -178,11 +240,28 @@ func (x *Exchange) other(suits func(i int) bool) bool {
 	return false
 }
 
+// Gate is the block up to which archives are asked: the fleet's head, or its
+// LIB for irreversible_only; 0 while it is unknown.
+func (x *Exchange) Gate() uint32 {
+	if x.Want.Irreversible {
+		return x.Tip.LIB.Num
+	}
+	return x.Tip.Head.Num
+}
+
+// Gated reports whether an archive must not be asked for block n yet (P5).
+func (x *Exchange) Gated(n uint32) bool {
+	gate := x.Gate()
+	return gate == 0 || n > gate
+}
+
 // Link is the session's connection to an upstream as the stages see it.
 type Link struct {
 	// Up: there is a connection, to Upstream.
 	Up       bool
 	Upstream int
+	// Frozen: Upstream is an archive, whose results are held to its contract.
+	Frozen bool
 	// Requested: a request was sent on it, for blocks up to End (exclusive).
 	Requested    bool
 	End          uint32
@@ -208,10 +287,19 @@ type Link struct {
 // the same connection can take another one. before is the client's credit
 // before that other request came (S11).
 func (l *Link) Idle(before uint32) bool {
-	if before == 0 || !l.Requested {
+	return before == 0 || l.Free()
+}
+
+// Free reports whether nothing of the link's request can still arrive, whatever
+// the client acks.
+func (l *Link) Free() bool {
+	if !l.Requested {
 		return true
 	}
-	return l.Exact && l.Cursor >= l.End && uint64(l.End) <= uint64(l.LIB)+1 && !l.KeepAlives && !l.OnlyV0
+	if !l.Exact || l.Cursor < l.End {
+		return false
+	}
+	return l.Frozen || uint64(l.End) <= uint64(l.LIB)+1 && !l.KeepAlives && !l.OnlyV0
 }
 
 // Uplink is what is to be sent to the upstream.
@@ -245,10 +333,22 @@ const (
 
 // Budget counts the failures at one block (F8).
 type Budget struct {
-	Failures uint32
-	StuckAt  uint32
-	// Stuck: Failures counts for StuckAt.
-	Stuck bool
+	// Failed are the upstreams that failed at StuckAt, one entry each time.
+	Failed  []int
+	StuckAt uint32
+}
+
+// FailedAt is how often upstream i has failed at block n.
+func (b *Budget) FailedAt(i int, n uint32) int {
+	count := 0
+	if b.StuckAt == n {
+		for _, f := range b.Failed {
+			if f == i {
+				count++
+			}
+		}
+	}
+	return count
 }
 
 // Result is one block result on its way down.
@@ -262,15 +362,19 @@ type Result struct {
 	// Kind and Num are what the result stands for (forward, S22).
 	Kind Kind
 	Num  uint32
+	// Violation is the rule that a result of an archive breaks; "" for none.
+	Violation fleet.Violation
 	// Uncredited: the client had no credit left for it (S20).
 	Uncredited bool
 	// Fork, Jump and Broken are what dedup saw: a block number again with
 	// another id, a number above the expected one, a block that does not
 	// continue the last one and is passed on all the same.
 	Fork, Jump, Broken bool
-	// Patched: Head and LIB were raised and are to be written into the frame
+	// Patched: Head and LIB were changed and are to be written into the frame
 	// (rewrite).
 	Patched bool
+	// FillPrev: the block before is missing and Prev is to be put in (rewrite).
+	FillPrev bool
 }
 
 // Kind is what a block result stands for.

@@ -31,11 +31,19 @@ func (*Stage) Down(x *pipeline.Exchange, r *pipeline.Result) pipeline.Step {
 	if r.Kind == pipeline.KeepAlive {
 		return pipeline.Step{}
 	}
+	if r.Num < x.Cursor && repeated(x, r) {
+		return drop(x, r)
+	}
+	if x.Link.Frozen {
+		if r.Violation = breach(x, r, first); r.Violation != "" {
+			return leave(x, r, fleet.EndViolation)
+		}
+		fill(x, r)
+		commit(x, r)
+		return pipeline.Step{}
+	}
 	switch {
 	case r.Num < x.Cursor:
-		if repeated(x, r) {
-			return drop(x, r)
-		}
 		r.Fork = true
 	case r.Num > x.Cursor:
 		if seam && x.Elsewhere() {
@@ -115,13 +123,46 @@ func denies(x *pipeline.Exchange, r *pipeline.Result) bool {
 	return r.HasThis && (other(&r.This) || r.HasPrev && other(&r.Prev))
 }
 
+// breach is the rule for archives that a result breaks by its place in the
+// stream (S24 to S27); "" for none. What an archive sends first has to continue
+// what the client has, if that is irreversible or this is a seam.
+func breach(x *pipeline.Exchange, r *pipeline.Result, first bool) fleet.Violation {
+	switch last := x.Delivered.Last(); {
+	case r.Num < x.Cursor:
+		return fleet.ViolationRewind
+	case r.Num > x.Cursor:
+		return fleet.ViolationGap
+	case first && breaks(x, r) && (x.Link.Seam || last.Num <= x.Settled):
+		return fleet.ViolationDiscontinuity
+	case r.Uncredited:
+		return fleet.ViolationCredit
+	}
+	return ""
+}
+
+// fill gives the first block of an archive the id of the block before, which no
+// log of the archive has: the client has it, and it was irreversible then (S30).
+func fill(x *pipeline.Exchange, r *pipeline.Result) {
+	if !r.HasThis || r.HasPrev {
+		return
+	}
+	if last := x.Delivered.Last(); last != nil && last.Num == r.This.Num-1 && last.Num <= min(x.Settled, x.LIBSent.Num) {
+		r.FillPrev, r.Prev = true, *last
+	}
+}
+
 func commit(x *pipeline.Exchange, r *pipeline.Result) {
 	x.Fresh = false
 	if r.Fork {
 		x.Delivered.Forget(r.Num)
 	}
 	x.Cursor = r.Num + 1
-	x.Settled = max(x.Settled, min(r.LIB.Num, r.Head.Num))
+	if x.Link.Frozen {
+		// Its own head and LIB are only the end of its range.
+		x.Settled = max(x.Settled, x.Tip.LIB.Num)
+	} else {
+		x.Settled = max(x.Settled, min(r.LIB.Num, r.Head.Num))
+	}
 	if r.HasThis {
 		x.Delivered.Add(&r.This)
 		x.Delivered.Settle(x.Settled)
@@ -129,8 +170,8 @@ func commit(x *pipeline.Exchange, r *pipeline.Result) {
 	if r.Num >= x.Floor {
 		x.Window = false
 	}
-	if x.Stuck && r.Num >= x.StuckAt {
-		x.Stuck, x.Failures = false, 0
+	if len(x.Failed) > 0 && r.Num >= x.StuckAt {
+		x.Failed = x.Failed[:0]
 	}
 	if !r.Broken {
 		x.SeamLeft = x.SeamLeft[:0]

@@ -203,13 +203,13 @@ func TestWindow(t *testing.T) {
 // TestKeepAlive: head-only results pass and move nothing.
 func TestKeepAlive(t *testing.T) {
 	x := resumed()
-	x.Stuck, x.StuckAt, x.Failures = true, 960, 2
+	x.StuckAt, x.Failed = 960, make([]int, 2)
 	r := keepAlive()
 	if step := down(x, r); step != (pipeline.Step{}) || r.Fork || r.Jump || r.Broken {
 		t.Errorf("the stage ends with %+v; %+v", step, r)
 	}
-	if x.Cursor != 960 || !x.Window || x.Failures != 2 || x.Delivered.Last().Num != 959 {
-		t.Errorf("cursor %d, window %v, failures %d", x.Cursor, x.Window, x.Failures)
+	if x.Cursor != 960 || !x.Window || len(x.Failed) != 2 || x.Delivered.Last().Num != 959 {
+		t.Errorf("cursor %d, window %v, failures %d", x.Cursor, x.Window, len(x.Failed))
 	}
 }
 
@@ -340,10 +340,10 @@ func TestBudget(t *testing.T) {
 		{"a repetition", block(at(959), at(958)), 959, false},
 	} {
 		x := resumed()
-		x.Stuck, x.StuckAt, x.Failures = true, c.stuckAt, 3
+		x.StuckAt, x.Failed = c.stuckAt, make([]int, 3)
 		down(x, c.r)
-		if cleared := !x.Stuck && x.Failures == 0; cleared != c.cleared {
-			t.Errorf("%s: stuck %v, failures %d; cleared should be %v", c.name, x.Stuck, x.Failures, c.cleared)
+		if cleared := len(x.Failed) == 0; cleared != c.cleared {
+			t.Errorf("%s: %d failures; cleared should be %v", c.name, len(x.Failed), c.cleared)
 		}
 	}
 }

@@ -29,7 +29,7 @@ const budget = 5
 
 const pause = 100 * time.Millisecond
 
-// ends is the table of link ends for live upstreams. soft: others are preferred
+// ends is the table of link ends. soft: others are preferred
 // afterwards; hard: not picked at all for so long.
 var ends = map[fleet.End]struct {
 	strike, soft, dead, atOnce bool
@@ -38,7 +38,7 @@ var ends = map[fleet.End]struct {
 	fleet.EndUnclean:       {strike: true, soft: true},
 	fleet.EndClean:         {},
 	fleet.EndIdle:          {},
-	fleet.EndStall:         {soft: true},
+	fleet.EndStall:         {soft: true}, // of an archive: a strike as well
 	fleet.EndOffline:       {soft: true},
 	fleet.EndSilent:        {soft: true, dead: true},
 	fleet.EndViolation:     {strike: true, soft: true},
@@ -46,6 +46,7 @@ var ends = map[fleet.End]struct {
 	fleet.EndDiscontinuity: {atOnce: true, hard: 30 * time.Second},
 	fleet.EndSend:          {hard: AvoidFailedDial},
 	fleet.EndOperator:      {soft: true, hard: 10 * time.Second},
+	fleet.EndNoBlockLog:    {soft: true, atOnce: true},
 }
 
 // AvoidFailedDial is how long a session avoids an upstream that it could not
@@ -59,6 +60,10 @@ const AvoidFailedDial = 2 * time.Second
 func Ended(x *pipeline.Exchange, end fleet.End, owed bool) Consequence {
 	rule := ends[end]
 	i := x.Current
+	if end == fleet.EndStall && x.Link.Frozen {
+		// An archive has nothing to wait for.
+		rule.strike = true
+	}
 	x.Soft = pipeline.None
 	if rule.soft {
 		x.Soft = i
@@ -69,18 +74,19 @@ func Ended(x *pipeline.Exchange, end fleet.End, owed bool) Consequence {
 	if end == fleet.EndDiscontinuity {
 		x.SeamLeft = append(x.SeamLeft, i)
 	}
-	c := Consequence{Pause: jitter(pause, x.Session, 0), Dead: rule.dead, Suspect: end == fleet.EndStall && owed && x.Elsewhere()}
+	c := Consequence{Pause: jitter(pause, x.Session, 0), Dead: rule.dead, Suspect: end == fleet.EndStall && !rule.strike && owed && x.Elsewhere()}
 	if rule.atOnce {
 		c.Pause = 0
 	}
 	if rule.strike && owed {
 		c.Strike = true
-		if !x.Stuck || x.StuckAt != x.Cursor {
-			x.Stuck, x.StuckAt, x.Failures = true, x.Cursor, 0
+		if x.StuckAt != x.Cursor {
+			x.StuckAt, x.Failed = x.Cursor, x.Failed[:0]
 		}
-		x.Failures++
-		c.Exhausted = x.Failures >= budget
-		c.Pause = jitter(pause<<(x.Failures-1), x.Session, x.Failures)
+		x.Failed = append(x.Failed, i)
+		failures := len(x.Failed)
+		c.Exhausted = failures >= budget
+		c.Pause = jitter(pause<<(failures-1), x.Session, uint32(failures))
 	}
 	return c
 }

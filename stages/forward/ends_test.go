@@ -83,8 +83,8 @@ func TestEnded(t *testing.T) {
 			if x.Excluded(0, x.Now) || x.Excluded(2, x.Now) {
 				t.Error("another node is excluded")
 			}
-			if x.Stuck != c.strike || x.Failures != count {
-				t.Errorf("stuck %v, failures %d", x.Stuck, x.Failures)
+			if len(x.Failed) != int(count) {
+				t.Errorf("%d failures", len(x.Failed))
 			}
 			if left := len(x.SeamLeft) == 1 && x.SeamLeft[0] == 1; left != (c.end == fleet.EndDiscontinuity) {
 				t.Errorf("left at the seam: %v", x.SeamLeft)
@@ -104,8 +104,8 @@ func TestBudget(t *testing.T) {
 		}
 		// Another node does not start anew, nor does an end without a strike.
 		x.Current = i % 3
-		if c := forward.Ended(x, fleet.EndClean, true); c.Strike || c.Exhausted || x.Failures != uint32(i+1) {
-			t.Errorf("an end without a strike: %+v, failures %d", c, x.Failures)
+		if c := forward.Ended(x, fleet.EndClean, true); c.Strike || c.Exhausted || len(x.Failed) != i+1 {
+			t.Errorf("an end without a strike: %+v, failures %d", c, len(x.Failed))
 		}
 	}
 	if c := forward.Ended(x, fleet.EndUnclean, true); !c.Exhausted || !c.Strike {
@@ -119,8 +119,8 @@ func TestBudgetStartsAnewAtAnotherBlock(t *testing.T) {
 		forward.Ended(x, fleet.EndUnclean, true)
 	}
 	x.Cursor++
-	if c := forward.Ended(x, fleet.EndUnclean, true); c.Exhausted || x.Failures != 1 || c.Pause != jittered(100*ms, 77, 1) {
-		t.Errorf("at the next block: %+v, failures %d", c, x.Failures)
+	if c := forward.Ended(x, fleet.EndUnclean, true); c.Exhausted || len(x.Failed) != 1 || c.Pause != jittered(100*ms, 77, 1) {
+		t.Errorf("at the next block: %+v, failures %d", c, len(x.Failed))
 	}
 }
 

@@ -68,7 +68,10 @@ func (*Stage) Down(x *pipeline.Exchange, r *pipeline.Result) pipeline.Step {
 		return pipeline.Step{Do: pipeline.Done}
 	}
 	classify(x, r)
-	if incomplete(x, r) {
+	if x.Link.Frozen {
+		r.Violation = breach(x, r)
+	}
+	if r.Violation != "" || incomplete(x, r) {
 		return pipeline.Leaving(fleet.EndViolation)
 	}
 	charge(x, r)

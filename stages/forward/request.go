@@ -22,9 +22,19 @@ func take(x *pipeline.Exchange) {
 	x.Delivered.Forget(q.Start)
 	claim(x, q)
 	x.Window, x.Floor = false, 0
-	x.Stuck, x.Failures = false, 0
+	x.Failed = x.Failed[:0]
 	x.SeamLeft = x.SeamLeft[:0]
 
+	if x.Stitched {
+		// The session plans its legs anew; results of the old request must not
+		// reach the client any more.
+		if x.Link.Up && !x.Link.Idle(before) {
+			x.Relink = pipeline.Redial
+		}
+		x.Link.Requested = false
+		x.Ack = 0
+		return
+	}
 	switch {
 	case x.Empty():
 		// Nothing is sent for it, but the node has to stop the one before.
@@ -104,7 +114,17 @@ func suits(x *pipeline.Exchange, i int) int {
 func Build(x *pipeline.Exchange) ship.BlocksRequest {
 	q := x.Want
 	q.MaxInFlight = x.Credit
-	if x.Fresh {
+	if x.Stitched {
+		q.End = x.LegEnd
+	}
+	switch {
+	case x.Link.Frozen:
+		q.Start, q.Have = x.Cursor, nil
+		return q
+	case x.Fresh && x.Stitched:
+		q.Have = known(&x.View.Upstreams[x.Link.Upstream], &q)
+		return q
+	case x.Fresh:
 		return q
 	}
 	q.Start, q.Have = x.Cursor, nil
@@ -118,6 +138,17 @@ func Build(x *pipeline.Exchange) ship.BlocksRequest {
 	}
 	q.Have = q.Have[max(0, len(q.Have)-maxHave):]
 	return q
+}
+
+// known are the positions of a request that an upstream can judge: below its
+// start, and not below the first block that it has (S14).
+func known(u *fleet.Upstream, q *ship.BlocksRequest) (have []ship.Pos) {
+	for _, p := range q.Have {
+		if p.Num < q.Start && u.CoversIDs(p.Num) {
+			have = append(have, p)
+		}
+	}
+	return have
 }
 
 // Sent notes in the exchange that q has gone out on the link. seam tells that

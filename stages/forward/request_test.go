@@ -41,7 +41,7 @@ func TestTake(t *testing.T) {
 	deliver(x, 50, 60)
 	x.HeadSent, x.LIBSent, x.Settled = stagetest.Pos(80), stagetest.Pos(49), 49
 	x.Window, x.Floor = true, 58
-	x.Stuck, x.StuckAt, x.Failures = true, 60, 4
+	x.StuckAt, x.Failed = 60, make([]int, 4)
 	x.SeamLeft = []int{0}
 
 	want := ship.BlocksRequest{V1: true, Start: 55, End: 500, MaxInFlight: 3, Have: positions(50), FetchBlock: true, FetchFinality: true}
@@ -52,8 +52,8 @@ func TestTake(t *testing.T) {
 	if x.Delivered.Len() != 5 || x.Delivered.Last().Num != 54 {
 		t.Errorf("%d blocks are remembered, the newest is %d; want those below the start", x.Delivered.Len(), x.Delivered.Last().Num)
 	}
-	if x.Window || x.Stuck || x.Failures != 0 || len(x.SeamLeft) != 0 {
-		t.Errorf("window %v, stuck %v, failures %d, left at the seam %v", x.Window, x.Stuck, x.Failures, x.SeamLeft)
+	if x.Window || len(x.Failed) != 0 || len(x.SeamLeft) != 0 {
+		t.Errorf("window %v, failures %d, left at the seam %v", x.Window, len(x.Failed), x.SeamLeft)
 	}
 	if x.HeadSent.Num != 80 || x.LIBSent.Num != 49 || x.Settled != 49 {
 		t.Errorf("head told %d, LIB told %d, settled %d; they survive", x.HeadSent.Num, x.LIBSent.Num, x.Settled)

@@ -22,6 +22,8 @@ type Clock struct {
 	// Probed tells that the link was pinged for it and sent nothing since.
 	Lost   time.Time
 	Probed bool
+	// Frozen: the link is to an archive, which is not kept through a stall.
+	Frozen bool
 }
 
 // Verdict is what the silence of a link calls for.
@@ -58,6 +60,9 @@ func Owed(x *pipeline.Exchange) bool {
 	}
 	if !l.Requested || x.Credit == 0 || next >= l.End {
 		return false
+	}
+	if l.Frozen {
+		return true // it was asked for nothing above its own end or the gate
 	}
 	if l.Irreversible {
 		return next <= max(l.LIB, x.Tip.LIB.Num)
@@ -101,7 +106,7 @@ func Silence(cfg *config.Listener, now time.Time, c *Clock, owed bool, elsewhere
 		return v
 	}
 	if limit := cfg.StallTimeout; limit > 0 && due(since.Add(limit)) {
-		if due(since.Add(keepFactor*limit)) || elsewhere() {
+		if c.Frozen || due(since.Add(keepFactor*limit)) || elsewhere() {
 			v.End = fleet.EndStall
 			return v
 		}

@@ -12,8 +12,9 @@ import (
 // Name is the stage's name.
 const Name = "plan"
 
-// Stage is the plan stage of a pool: every upstream has the whole stream, so
+// Stage is the plan stage. In a pool every upstream has the whole stream, so
 // there is one leg, and the question is who may be asked for its first block.
+// Range-split fleets are in stitched.go.
 type Stage struct{}
 
 // New makes the stage.
@@ -26,6 +27,13 @@ func (*Stage) Name() string { return Name }
 // exchange's block (spec "ship" 3.2); none for messages that need no upstream.
 func (*Stage) Up(x *pipeline.Exchange) pipeline.Step {
 	x.Candidates = x.Candidates[:0]
+	if x.Stitched {
+		// A message only changes what is asked; the session then plans its leg.
+		if x.Cause != pipeline.Received {
+			stitched(x)
+		}
+		return pipeline.Step{}
+	}
 	if x.Cause == pipeline.Received && !isBlocks(&x.Request) {
 		return pipeline.Step{}
 	}
@@ -37,7 +45,7 @@ func (*Stage) Up(x *pipeline.Exchange) pipeline.Step {
 		u := &x.View.Upstreams[i]
 		// Offline nodes are a last resort for a session that has lost its
 		// upstream: the monitor may know less than a dial finds out.
-		if !u.Routable() || !u.Online && x.Cause != pipeline.Replace || x.Excluded(i, x.Now) || u.Quarantined(block, x.Now) {
+		if u.Frozen() || !u.Routable() || !u.Online && x.Cause != pipeline.Replace || x.Excluded(i, x.Now) || u.Quarantined(block, x.Now) {
 			continue
 		}
 		if block != fleet.NoBlock && !u.Understands(need) {
@@ -47,7 +55,7 @@ func (*Stage) Up(x *pipeline.Exchange) pipeline.Step {
 		if u.Full() && i != x.Current {
 			continue
 		}
-		c := pipeline.Candidate{Index: i, Online: u.Online}
+		c := pipeline.Candidate{Index: i, Online: u.Online, Run: fleet.NoBlock}
 		if block != fleet.NoBlock && !x.View.Covers(i, block, need) {
 			c.Rank = 2
 		}

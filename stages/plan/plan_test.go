@@ -280,7 +280,7 @@ func TestTellsOnline(t *testing.T) {
 	x := stagetest.Exchange(stagetest.Node("a"), stagetest.Node("b", stagetest.Offline))
 	replace(x, 500, ship.BlocksRequest{})
 	up(x)
-	want := []pipeline.Candidate{{Index: 0, Online: true}, {Index: 1}}
+	want := []pipeline.Candidate{{Index: 0, Online: true, Run: fleet.NoBlock}, {Index: 1, Run: fleet.NoBlock}}
 	if !slices.Equal(x.Candidates, want) {
 		t.Errorf("candidates %+v, want %+v", x.Candidates, want)
 	}

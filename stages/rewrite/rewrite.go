@@ -12,18 +12,41 @@ import (
 const Name = "rewrite"
 
 // Stage is the rewrite stage.
-type Stage struct{}
+type Stage struct {
+	// asIs: results go to the client as they are (patch_head_lib).
+	asIs bool
+}
 
 // New makes the stage.
-func New(*config.Listener) pipeline.Stage { return &Stage{} }
+func New(cfg *config.Listener) pipeline.Stage {
+	return &Stage{asIs: cfg.Stitched() && !cfg.Stitching.PatchHeadLIB}
+}
 
 // Name is "rewrite".
 func (*Stage) Name() string { return Name }
 
-// Down raises head and LIB of a result to what the client was told before.
-func (*Stage) Down(x *pipeline.Exchange, r *pipeline.Result) pipeline.Step {
-	r.Patched = Raise(&x.Position, &r.Head, &r.LIB)
+// Down raises head and LIB of a result to what the client was told before. Those
+// of an archive only tell where it ends: they become the fleet's first.
+func (s *Stage) Down(x *pipeline.Exchange, r *pipeline.Result) pipeline.Step {
+	if s.asIs {
+		x.HeadSent, x.LIBSent = higher(x.HeadSent, r.Head), higher(x.LIBSent, r.LIB)
+		return pipeline.Step{}
+	}
+	if x.Link.Frozen && x.Tip.Head.Num > 0 && x.Tip.LIB.Num > 0 {
+		r.Patched = r.Head != x.Tip.Head || r.LIB != x.Tip.LIB
+		r.Head, r.LIB = x.Tip.Head, x.Tip.LIB
+	}
+	if Raise(&x.Position, &r.Head, &r.LIB) {
+		r.Patched = true
+	}
 	return pipeline.Step{}
+}
+
+func higher(a, b ship.Pos) ship.Pos {
+	if b.Num > a.Num {
+		return b
+	}
+	return a
 }
 
 // Raise makes head and LIB at least the highest that the client was told, caps

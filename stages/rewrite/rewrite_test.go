@@ -3,6 +3,7 @@ package rewrite_test
 import (
 	"testing"
 
+	"flotilla/gateway/config"
 	"flotilla/gateway/pipeline"
 	"flotilla/gateway/ship"
 	"flotilla/stages/rewrite"
@@ -41,7 +42,7 @@ func TestRaise(t *testing.T) {
 			x.HeadSent, x.LIBSent = c.headSent, c.libSent
 			r := stagetest.Result(at(50), at(49))
 			r.Head, r.LIB = c.head, c.lib
-			if step := rewrite.New(nil).(pipeline.Downward).Down(x, r); step != (pipeline.Step{}) {
+			if step := rewrite.New(&config.Listener{}).(pipeline.Downward).Down(x, r); step != (pipeline.Step{}) {
 				t.Errorf("the stage ends with %+v", step)
 			}
 			if r.Head != c.wantHead || r.LIB != c.wantLIB {
@@ -84,7 +85,7 @@ func TestLeavesTheRest(t *testing.T) {
 	x.HeadSent, x.LIBSent = at(2000), at(1900)
 	r := stagetest.Result(at(50), at(49))
 	want := *r
-	rewrite.New(nil).(pipeline.Downward).Down(x, r)
+	rewrite.New(&config.Listener{}).(pipeline.Downward).Down(x, r)
 	want.Head, want.LIB, want.Patched = at(2000), at(1900), true
 	if *r != want {
 		t.Errorf("the result became %+v, want %+v", *r, want)

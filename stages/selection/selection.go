@@ -42,6 +42,9 @@ func (s *Stage) Up(x *pipeline.Exchange) pipeline.Step {
 		return cmp.Or(
 			-compareBool(a.Online, b.Online),
 			cmp.Compare(a.Rank, b.Rank),
+			cmp.Compare(x.View.Upstreams[a.Index].Server.Priority, x.View.Upstreams[b.Index].Server.Priority),
+			// The longest run first: fewer seams.
+			cmp.Compare(b.Run, a.Run),
 			s.policy(x.Session, &x.View.Upstreams[a.Index], &x.View.Upstreams[b.Index]),
 		)
 	}
@@ -54,7 +57,7 @@ func (s *Stage) Up(x *pipeline.Exchange) pipeline.Step {
 			best = slices.MinFunc(others, order)
 		}
 	}
-	x.Pick = best.Index
+	x.Pick, x.LegEnd = best.Index, best.Run
 	return pipeline.Step{}
 }
 

@@ -100,6 +100,7 @@ func View(nodes ...fleet.Upstream) *fleet.View {
 func Exchange(nodes ...fleet.Upstream) *pipeline.Exchange {
 	x := &pipeline.Exchange{Session: 1, View: View(nodes...), Tip: &fleet.Pair{Head: ship.Pos{Num: Head}, LIB: ship.Pos{Num: LIB}}, Now: time.Unix(1_700_000_000, 0)}
 	x.Current, x.Pick, x.Soft = pipeline.None, pipeline.None, pipeline.None
+	x.Retained, x.Standby = pipeline.None, pipeline.None
 	x.Link.Upstream = pipeline.None
 	return x
 }

@@ -103,6 +103,7 @@ func New(h *Host, id uint64, conn net.Conn, early []byte) *Session {
 	}
 	s.x.Session = id
 	s.x.Current, s.x.Pick, s.x.Soft = pipeline.None, pipeline.None, pipeline.None
+	s.x.Retained, s.x.Standby = pipeline.None, pipeline.None
 	s.x.Link.Upstream = pipeline.None
 	s.out.OnDrain = s.nudge
 	return s

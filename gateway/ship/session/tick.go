@@ -117,6 +117,7 @@ func (s *Session) tickLink(l *link, now time.Time, next *time.Time) {
 		l.progress = now
 	}
 	clock := l.clock()
+	clock.Frozen = s.x.Link.Frozen
 	v := forward.Silence(s.Fleet.Config(), now, &clock, owed, s.x.Elsewhere)
 	if v.Keep && !l.kept {
 		l.kept = true

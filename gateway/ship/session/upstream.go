@@ -332,7 +332,7 @@ func (s *Session) conclude(l *link, end fleet.End) (forward.Consequence, bool) {
 	s.purpose, s.seam = fleet.Failover, true
 	s.log.Warn("the stream of an upstream ended; another link is tried", "server", server.Name, "reason", end, "block", s.x.Cursor, "pause", c.Pause)
 	if c.Exhausted {
-		s.log.Error("a block cannot be had from any upstream", "server", server.Name, "block", s.x.Cursor, "attempts", s.x.Failures)
+		s.log.Error("a block cannot be had from any upstream", "server", server.Name, "block", s.x.Cursor, "attempts", len(s.x.Failed))
 		s.closeLocked(frame.CloseUnexpected, blockText(s.x.Cursor)+" unavailable on all upstreams")
 		return c, false
 	}

@@ -1,0 +1,213 @@
+package plan
+
+import (
+	"time"
+
+	"flotilla/gateway/fleet"
+	"flotilla/gateway/pipeline"
+)
+
+// The keys of Candidate.Rank in a range-split fleet (spec "ship" 3.3), the
+// weightiest first. Where they are all equal the policy decides.
+const (
+	rankOffline = 1 << (7 - iota)
+	// rankGivenUp: it has failed twice at this block, so anybody else comes
+	// first, whatever else speaks against him (9.1.1).
+	rankGivenUp
+	// rankFull goes before rankStale: a node that is there beats waiting for a
+	// better one (9.1.8).
+	rankFull
+	rankGated
+	rankStale
+	rankNoBlockLog
+	// rankSoft goes before rankRole: an archive that has just failed yields to a
+	// live node that has the block.
+	rankSoft
+	// rankRole: history_preference "frozen" reads from archives what they have.
+	rankRole
+
+	// unranked is above every rank.
+	unranked = rankOffline << 1
+)
+
+// givenUp is how many failures at one block rank an upstream behind all others.
+const givenUp = 2
+
+// stitched plans the next leg of a session in front of a range-split fleet: it
+// sets Exchange.Plan and, when that is Serve, Exchange.Candidates (P1 to P8).
+func stitched(x *pipeline.Exchange) {
+	x.Plan = pipeline.Plan{}
+	n := x.Cursor
+	switch {
+	case !x.Asked || x.Empty() || x.Finished() && !x.Fresh:
+		x.Plan.Do = pipeline.Rest
+		return
+	case x.Finished():
+		// Only a node at the tip can rewind to the positions below (S8).
+		n = x.Want.Start
+	}
+	place := x.View.Place(n)
+	unreported := x.View.Unreported() > 0
+	switch {
+	case place == fleet.Unheard || place == fleet.Beyond:
+		x.Plan.Do = pipeline.Wait
+		return
+	case unreported && (place == fleet.Hole || place == fleet.Below):
+		// An archive that has not answered yet may have it.
+		x.Plan = pipeline.Plan{Do: pipeline.Hold, Why: fleet.HoldOffline, Bounded: true}
+		return
+	case place == fleet.Hole:
+		x.Plan.Do = pipeline.Gap
+		return
+	}
+	p := planner{x: x, n: n, need: fleet.NeedOf(&x.Want), best: unranked}
+	x.View.Holders(n, p.need, func(h fleet.Holder) bool {
+		p.consider(h)
+		return true
+	})
+	p.decide()
+}
+
+// planner is the work on one plan.
+type planner struct {
+	x    *pipeline.Exchange
+	n    uint32
+	need fleet.Need
+	// best is the lowest rank of all holders, those that cannot serve included.
+	best int
+	// What keeps holders from being asked at all.
+	excluded, busy, quarantined bool
+	again                       time.Time
+}
+
+// until notes that something that is in the way ends at t.
+func (p *planner) until(t time.Time) {
+	if p.again.IsZero() || t.Before(p.again) {
+		p.again = t
+	}
+}
+
+// consider ranks a holder of the block, and makes it a candidate if it can
+// serve now.
+func (p *planner) consider(h fleet.Holder) {
+	x := p.x
+	u := &x.View.Upstreams[h.Index]
+	if x.Finished() && u.Frozen() {
+		return
+	}
+	if x.Excluded(h.Index, x.Now) {
+		e := x.Hard[h.Index]
+		p.excluded, p.busy = true, p.busy || e.Busy
+		p.until(e.Until)
+		return
+	}
+	for _, q := range u.Quarantines {
+		if q.Covers(p.n, x.Now) {
+			p.quarantined = true
+			p.until(q.Until)
+			return
+		}
+	}
+	rank := p.rank(h.Index, u)
+	p.best = min(p.best, rank)
+	if rank&rankOffline != 0 && !x.Desperate || rank&(rankFull|rankGated) != 0 {
+		return
+	}
+	x.Candidates = append(x.Candidates, pipeline.Candidate{Index: h.Index, Online: u.Online, Rank: rank, Run: p.run(h, u)})
+}
+
+func (p *planner) rank(i int, u *fleet.Upstream) (rank int) {
+	x := p.x
+	for _, k := range [...]struct {
+		key  int
+		true bool
+	}{
+		{rankOffline, !u.Online},
+		{rankGivenUp, x.FailedAt(i, p.n) >= givenUp},
+		{rankFull, u.FullBeside(x.Own(i))},
+		{rankGated, u.Frozen() && x.Gated(p.n)},
+		{rankStale, u.Stale || x.View.Lagging(i, p.n, x.Tip.Head.Num)},
+		{rankNoBlockLog, x.Want.FetchBlock && u.NoBlockLog},
+		{rankSoft, x.Soft == i || x.FailedAt(i, p.n) > 0},
+		{rankRole, !u.Frozen() && x.View.Stitching != nil && x.View.Stitching.HistoryPreference == "frozen"},
+	} {
+		if k.true {
+			rank |= k.key
+		}
+	}
+	return rank
+}
+
+// run is where a leg on h ends (P6, P7).
+func (p *planner) run(h fleet.Holder, u *fleet.Upstream) uint32 {
+	x := p.x
+	if x.Finished() {
+		return x.Want.End
+	}
+	end := min(h.End, x.Want.End)
+	if u.Frozen() {
+		// The gate is not below n, or it would not be a candidate.
+		end = min(end, max(x.Gate(), x.Gate()+1))
+	}
+	for _, q := range u.Quarantines {
+		if q.Block > p.n && x.Now.Before(q.Until) {
+			end = min(end, q.Block)
+		}
+	}
+	if x.Want.FetchBlock && u.NoBlockLog {
+		end = p.blocksFrom(h.Index, end)
+	}
+	return end
+}
+
+// blocksFrom is the first block below end from which on another upstream could
+// send the blocks that archive i has no log of; end when there is none.
+func (p *planner) blocksFrom(i int, end uint32) uint32 {
+	x := p.x
+	return x.View.Next(p.n, end, p.need, func(h fleet.Holder, n uint32) uint32 {
+		u := &x.View.Upstreams[h.Index]
+		if h.Index == i || !u.Online || u.Full() || u.NoBlockLog || x.Excluded(h.Index, x.Now) {
+			return end
+		}
+		for _, q := range u.Quarantines {
+			if q.Covers(n, x.Now) {
+				n = uint32(min(uint64(q.Block)+uint64(q.Range), uint64(end)))
+			}
+		}
+		return min(n, h.End)
+	})
+}
+
+// decide sets the plan from what was considered (P4, P5, P8).
+func (p *planner) decide() {
+	x := p.x
+	x.Plan.Again = p.again
+	if len(x.Candidates) > 0 {
+		return
+	}
+	switch {
+	case p.best == unranked:
+		x.Plan.Do, x.Plan.Why = pipeline.Hold, p.reason()
+	case p.best&rankOffline != 0 && !x.Desperate:
+		x.Plan.Do, x.Plan.Why = pipeline.Hold, fleet.HoldOffline
+	case p.best&rankGated != 0:
+		x.Plan.Do = pipeline.Wait
+	default:
+		x.Plan.Do, x.Plan.Why = pipeline.Hold, fleet.HoldAtCapacity
+	}
+	x.Plan.Bounded = !x.View.OnlyLive(p.n)
+}
+
+// reason is why no holder may be asked at all (P4).
+func (p *planner) reason() fleet.HoldReason {
+	switch {
+	case p.excluded && p.busy:
+		return fleet.HoldBusy
+	case p.excluded:
+		return fleet.HoldOffline
+	case p.quarantined && !p.x.View.AnyDisabled(p.n):
+		return fleet.HoldQuarantined
+	default:
+		return fleet.HoldOffline
+	}
+}
