@@ -51,9 +51,6 @@ type certificates struct {
 
 // newListener makes a listener; nothing is dialed before start.
 func newListener(cfg *config.Listener, network Network, trust dial.Trust, log *slog.Logger) (*listener, error) {
-	if cfg.Stitched() {
-		return nil, fmt.Errorf("listener %s has frozen servers: range-split fleets are not served by this version", cfg.Name)
-	}
 	l := &listener{log: log.With("listener", cfg.Name), sessions: map[*session.Session]struct{}{}}
 	p, err := stages.Pipeline(cfg)
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"net"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,13 +95,6 @@ func TestListenerEndsHandshakes(t *testing.T) {
 			t.Errorf("it ended after %v", took)
 		}
 	})
-}
-
-func TestListenerRefusesArchives(t *testing.T) {
-	_, err := newListener(&config.Listener{Name: "eos", Topology: config.TopologyStitched}, newHosts(), nil, quiet)
-	if err == nil || !strings.Contains(err.Error(), "listener eos") {
-		t.Errorf("error: %v", err)
-	}
 }
 
 // TestListenerOutlivesItsContext: the fleet is watched until stop, as what the

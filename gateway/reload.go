@@ -78,8 +78,6 @@ func (g *gateway) prepare(cfg *config.Config) (*change, error) {
 				continue
 			}
 			c.fresh[lc.Name] = l
-		} else if lc.Stitched() {
-			failed = append(failed, fmt.Errorf("listener %s has frozen servers: range-split fleets are not served by this version", lc.Name))
 		}
 		certs, err := l.loadCertificates(lc)
 		if err != nil {

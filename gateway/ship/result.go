@@ -84,6 +84,16 @@ func SetTip(b []byte, head, lib *Pos) {
 	putPos(b[offLIB:], lib)
 }
 
+// InsertPrev is a block result that has this_block and no prev_block, with prev
+// put in. b stays as it is.
+func InsertPrev(b []byte, prev *Pos) []byte {
+	at := offThis + 1 + PosSize
+	out := make([]byte, 0, len(b)+PosSize)
+	out = append(out, b[:at]...)
+	out = appendOptionalPos(out, true, *prev)
+	return append(out, b[at+1:]...)
+}
+
 // Block is a whole block result, for whoever makes or checks one (the
 // simulator, tests). The gateway itself never builds it.
 type Block struct {

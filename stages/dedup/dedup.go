@@ -31,7 +31,7 @@ func (*Stage) Down(x *pipeline.Exchange, r *pipeline.Result) pipeline.Step {
 	if r.Kind == pipeline.KeepAlive {
 		return pipeline.Step{}
 	}
-	if r.Num < x.Cursor && repeated(x, r) {
+	if r.Num < x.Cursor && (x.Window || !x.Link.Frozen) && repeated(x, r) {
 		return drop(x, r)
 	}
 	if x.Link.Frozen {

@@ -42,6 +42,9 @@ func (*Stage) Up(x *pipeline.Exchange) pipeline.Step {
 	case ship.StatusRequestV0, ship.StatusRequestV1:
 		// The session answers these from what is known of the fleet.
 	default:
+		if x.Stitched {
+			return pipeline.Closing(frame.CloseUnsupport, "unsupported request variant %d", x.Request.Variant)
+		}
 		return pend(x)
 	}
 	return pipeline.Step{}
@@ -63,6 +66,10 @@ func pend(x *pipeline.Exchange) pipeline.Step {
 // Down finds out what a result stands for, and takes it off the client's
 // credit (S20, S22). Results that nobody asked for go no further.
 func (*Stage) Down(x *pipeline.Exchange, r *pipeline.Result) pipeline.Step {
+	if x.Link.Frozen && (!x.Link.Requested || x.Link.Exact && x.Link.Cursor >= x.Link.End) {
+		r.Violation = fleet.ViolationVariant
+		return pipeline.Leaving(fleet.EndViolation)
+	}
 	x.Link.Head, x.Link.LIB = r.Head.Num, r.LIB.Num
 	if !x.Link.Requested {
 		return pipeline.Step{Do: pipeline.Done}

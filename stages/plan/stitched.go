@@ -37,16 +37,12 @@ const givenUp = 2
 // sets Exchange.Plan and, when that is Serve, Exchange.Candidates (P1 to P8).
 func stitched(x *pipeline.Exchange) {
 	x.Plan = pipeline.Plan{}
-	n := x.Cursor
-	switch {
-	case !x.Asked || x.Empty() || x.Finished() && !x.Fresh:
+	p := newPlanner(x)
+	if !p.wanted() {
 		x.Plan.Do = pipeline.Rest
 		return
-	case x.Finished():
-		// Only a node at the tip can rewind to the positions below (S8).
-		n = x.Want.Start
 	}
-	place := x.View.Place(n)
+	place := x.View.Place(p.n)
 	unreported := x.View.Unreported() > 0
 	switch {
 	case place == fleet.Unheard || place == fleet.Beyond:
@@ -60,12 +56,47 @@ func stitched(x *pipeline.Exchange) {
 		x.Plan.Do = pipeline.Gap
 		return
 	}
-	p := planner{x: x, n: n, need: fleet.NeedOf(&x.Want), best: unranked}
-	x.View.Holders(n, p.need, func(h fleet.Holder) bool {
+	x.View.Holders(p.n, p.need, func(h fleet.Holder) bool {
 		p.consider(h)
 		return true
 	})
 	p.decide()
+}
+
+// Leg is where a leg on upstream i would end, exclusive, that begins at the
+// cursor now. It reports false when i cannot serve it. Exclusions, and whether i
+// is online or full, do not count: the session has a link to it, or is about to.
+func Leg(x *pipeline.Exchange, i int) (end uint32, ok bool) {
+	p := newPlanner(x)
+	if place := x.View.Place(p.n); !p.wanted() || place != fleet.Covered && place != fleet.Below {
+		return 0, false
+	}
+	u := &x.View.Upstreams[i]
+	if u.Quarantined(p.n, x.Now) || u.Frozen() && (x.Finished() || x.Gated(p.n)) {
+		return 0, false
+	}
+	x.View.Holders(p.n, p.need, func(h fleet.Holder) bool {
+		if ok = h.Index == i; ok {
+			end = p.run(h, u)
+		}
+		return !ok
+	})
+	return end, ok
+}
+
+func newPlanner(x *pipeline.Exchange) planner {
+	p := planner{x: x, n: x.Cursor, need: fleet.NeedOf(&x.Want), best: unranked}
+	if x.Finished() {
+		// Only a node at the tip can rewind to the positions below (S8).
+		p.n = x.Want.Start
+	}
+	return p
+}
+
+// wanted reports whether the client is to be sent anything.
+func (p *planner) wanted() bool {
+	x := p.x
+	return x.Asked && !x.Empty() && (!x.Finished() || x.Fresh)
 }
 
 // planner is the work on one plan.

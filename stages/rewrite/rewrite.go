@@ -12,23 +12,18 @@ import (
 const Name = "rewrite"
 
 // Stage is the rewrite stage.
-type Stage struct {
-	// asIs: results go to the client as they are (patch_head_lib).
-	asIs bool
-}
+type Stage struct{}
 
 // New makes the stage.
-func New(cfg *config.Listener) pipeline.Stage {
-	return &Stage{asIs: cfg.Stitched() && !cfg.Stitching.PatchHeadLIB}
-}
+func New(*config.Listener) pipeline.Stage { return &Stage{} }
 
 // Name is "rewrite".
 func (*Stage) Name() string { return Name }
 
 // Down raises head and LIB of a result to what the client was told before. Those
 // of an archive only tell where it ends: they become the fleet's first.
-func (s *Stage) Down(x *pipeline.Exchange, r *pipeline.Result) pipeline.Step {
-	if s.asIs {
+func (*Stage) Down(x *pipeline.Exchange, r *pipeline.Result) pipeline.Step {
+	if st := x.View.Stitching; st != nil && !st.PatchHeadLIB {
 		x.HeadSent, x.LIBSent = higher(x.HeadSent, r.Head), higher(x.LIBSent, r.LIB)
 		return pipeline.Step{}
 	}

@@ -45,6 +45,8 @@ func (s *Stage) Up(x *pipeline.Exchange) pipeline.Step {
 			cmp.Compare(x.View.Upstreams[a.Index].Server.Priority, x.View.Upstreams[b.Index].Server.Priority),
 			// The longest run first: fewer seams.
 			cmp.Compare(b.Run, a.Run),
+			// A link that is there saves a dial.
+			-cmp.Compare(x.Own(a.Index), x.Own(b.Index)),
 			s.policy(x.Session, &x.View.Upstreams[a.Index], &x.View.Upstreams[b.Index]),
 		)
 	}

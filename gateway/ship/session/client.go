@@ -118,7 +118,11 @@ func (s *Session) takeMessage(message []byte) {
 	case ship.AckRequestV0:
 		s.look()
 	case ship.BlocksRequestV0, ship.BlocksRequestV1:
-		s.relink()
+		if s.stitched {
+			s.restart()
+		} else {
+			s.relink()
+		}
 		s.look()
 	default:
 		s.Fleet.Stats.ProtocolErrors.Inc(fleet.UnknownVariant)

@@ -27,6 +27,8 @@ const (
 	leftFailed
 	// leftSlow: the client does not take what it is sent.
 	leftSlow
+	// leftLeg: the leg on it is over, or is not wanted any more.
+	leftLeg
 )
 
 // link is one connection to an upstream. Its times are read without the
@@ -56,7 +58,12 @@ type link struct {
 	owed     bool
 	closing  bool // the upstream has sent a Close frame; its reader's own
 	framed   bool // something came on it
-	relayed  []relayed
+	standby  bool // it stood by before it was needed
+	// blockless: an archive has sent a result on it that lacks the block.
+	blockless bool
+	// short: it was asked for more than what is taken from it.
+	short bool
+	relayed   []relayed
 }
 
 func newLink(n *dial.Node, upstream int) *link {

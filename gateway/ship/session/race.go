@@ -30,7 +30,10 @@ type attempt struct {
 // comes up. What is still being dialed then goes on until it is known whether
 // that node is there. again tells that the dials were called off because a new
 // request wants another upstream.
-func (s *Session) race(retained *int) (won *link, again bool) {
+//
+// pick takes a slot on an upstream and gives its index, or None; first tells
+// that no dial is in progress.
+func (s *Session) race(pick func(first bool) int) (won *link, again bool) {
 	ctx, cancel := context.WithCancel(s.ended)
 	s.mu.Lock()
 	s.cancelDial = cancel
@@ -49,19 +52,19 @@ func (s *Session) race(retained *int) (won *link, again bool) {
 		if picked == maxPicks || ctx.Err() != nil {
 			return
 		}
-		i := s.pick()
-		if i == pipeline.None && running == 0 && *retained != pipeline.None {
-			// The only slot of a node may be the one that the ended link holds.
-			s.release(retained)
-			i = s.pick()
-		}
+		i := pick(running == 0)
 		if i == pipeline.None {
 			return
 		}
 		picked++
 		running++
+		// Not to be picked twice in one race.
+		s.exclude(i, pipeline.Exclusion{Until: time.Now().Add(2 * s.Fleet.Config().ConnectTimeout())})
 		s.racers.Go(func() {
 			l, err := s.dial(ctx, i)
+			if l != nil || ctx.Err() != nil {
+				s.exclude(i, pipeline.Exclusion{})
+			}
 			results <- attempt{l, err}
 		})
 	}
@@ -105,30 +108,26 @@ func (s *Session) discard(l *link) {
 // dial connects to upstream i, whose slot is taken. When it fails, the slot is
 // given back and the upstream avoided for a while.
 func (s *Session) dial(ctx context.Context, i int) (*link, error) {
-	s.mu.Lock()
-	u := &s.x.View.Upstreams[i]
-	// Not to be picked twice in one race.
-	s.x.Exclude(i, pipeline.Exclusion{Until: time.Now().Add(2 * s.Fleet.Config().ConnectTimeout())})
-	s.mu.Unlock()
+	u := &s.Fleet.View().Upstreams[i]
 	node, err := s.Fleet.Open(ctx, u.Server.URL)
 	if err == nil {
-		s.exclude(i, pipeline.Exclusion{})
 		s.Fleet.Reached(i)
 		return newLink(node, i), nil
 	}
 	s.Fleet.Release(i)
 	var failed *dial.Error
 	if !errors.As(err, &failed) {
-		s.exclude(i, pipeline.Exclusion{})
 		return nil, err
 	}
 	u.Live.DialFailures.Inc(failed.Reason)
 	s.log.Warn("an upstream cannot be dialed", "server", u.Server.Name, "error", err)
-	down := failed.Reason != dial.Busy
+	busy := failed.Reason == dial.Busy
+	// Nobody but its monitor takes an archive offline (F14).
+	down := !busy && !u.Frozen()
 	if down {
 		s.Fleet.MarkOffline(i, err.Error())
 	}
-	s.exclude(i, pipeline.Exclusion{Until: time.Now().Add(forward.AvoidFailedDial), Down: down})
+	s.exclude(i, pipeline.Exclusion{Until: time.Now().Add(forward.AvoidFailedDial), Down: down, Busy: busy})
 	return nil, err
 }
 

@@ -17,14 +17,19 @@ type batch struct {
 	spans []span
 }
 
-type span struct{ start, end int }
+// span is a part of the reader's buffer or, where a message had to be made
+// anew, a frame of its own.
+type span struct {
+	start, end int
+	own        []byte
+}
 
 func (b *batch) add(m *frame.Message) {
-	if n := len(b.spans); n > 0 && b.spans[n-1].end == m.Start {
+	if n := len(b.spans); n > 0 && b.spans[n-1].end == m.Start && b.spans[n-1].own == nil {
 		b.spans[n-1].end = m.End
 		return
 	}
-	b.spans = append(b.spans, span{m.Start, m.End})
+	b.spans = append(b.spans, span{start: m.Start, end: m.End})
 }
 
 // relay passes on what the link brings until it ends. It returns how it ended
@@ -35,6 +40,7 @@ func (s *Session) relay(l *link) fleet.End {
 		b.spans = b.spans[:0]
 		s.mu.Lock()
 		err := s.judge(l, &b)
+		over := l.left == leftLeg
 		if len(b.spans) > 0 {
 			// The client's side is taken before the session is let go, so that
 			// a status answered in between cannot overtake these results.
@@ -42,7 +48,11 @@ func (s *Session) relay(l *link) fleet.End {
 			s.mu.Unlock()
 			for _, sp := range b.spans {
 				// A failure shows as the end of the client's stream.
-				_ = s.out.WriteLocked(l.Reader.Bytes(sp.start, sp.end))
+				if sp.own != nil {
+					_ = s.out.WriteLocked(sp.own)
+				} else {
+					_ = s.out.WriteLocked(l.Reader.Bytes(sp.start, sp.end))
+				}
 			}
 			s.out.Unlock()
 		} else {
@@ -55,6 +65,8 @@ func (s *Session) relay(l *link) fleet.End {
 		case err != nil:
 			return fleet.EndUnclean
 		case l.closing:
+			return fleet.EndClean
+		case over:
 			return fleet.EndClean
 		}
 		if s.out.Queued() > s.Fleet.Config().ClientBuffer {
@@ -103,7 +115,7 @@ func (s *Session) judge(l *link, b *batch) error {
 		default:
 			data = true
 		}
-		if l.left != notLeft {
+		if l.left != notLeft || l.short && s.x.Link.Cursor >= s.x.Link.End {
 			break
 		}
 	}
@@ -116,6 +128,9 @@ func (s *Session) judge(l *link, b *batch) error {
 		l.data.Store(int64(l.LastRead().Sub(l.opened)))
 	}
 	s.account(l, b)
+	if s.stitched && seen && !s.closed {
+		s.advance(l)
+	}
 	s.flushLink()
 	return nil
 }
@@ -124,7 +139,7 @@ func (s *Session) judge(l *link, b *batch) error {
 func (s *Session) account(l *link, b *batch) {
 	var bytes uint64
 	for _, sp := range b.spans {
-		bytes += uint64(sp.end - sp.start)
+		bytes += uint64(sp.end - sp.start + len(sp.own))
 	}
 	if bytes > 0 {
 		s.x.View.Upstreams[l.upstream].Live.Bytes.Add(bytes)
@@ -134,29 +149,26 @@ func (s *Session) account(l *link, b *batch) {
 // takeResult deals with one message of the upstream (spec "ship" 1.6).
 func (s *Session) takeResult(l *link, m *frame.Message, b *batch) {
 	head := m.Head(s.head[:0])
-	if len(head) == 0 {
-		b.add(m)
-		return
-	}
-	if ship.IsStatus(head[0], m.Size) {
-		s.takeStatusResult(l, m.Payload(nil))
-		return
-	}
 	r := &s.result
 	*r = pipeline.Result{Size: m.Size}
-	if !ship.DecodeBlockHeader(head, &r.BlockHeader) {
-		// Nothing that this gateway knows: the client may.
-		b.add(m)
+	status := len(head) > 0 && ship.IsStatus(head[0], m.Size)
+	if status || !ship.DecodeBlockHeader(head, &r.BlockHeader) {
+		s.takeOther(l, m, b, status)
 		return
 	}
-	if r.Head != l.head || r.LIB != l.lib {
+	if !s.x.Link.Frozen && (r.Head != l.head || r.LIB != l.lib) {
 		l.head, l.lib = r.Head, r.LIB
 		s.Fleet.Observe(s.x.View, l.upstream, &r.Head, &r.LIB)
 	}
 	s.cursor.Read(m)
 	var ok bool
 	if r.Parts, ok = ship.ReadParts(&s.cursor, m.Size, &r.BlockHeader); !ok {
-		r.Parts = ship.Parts{Block: true, Traces: true, Deltas: true, Finality: true}
+		// What cannot be read is whole for a live node, and nothing for an archive.
+		whole := !s.x.Link.Frozen
+		r.Parts = ship.Parts{Block: true, Traces: whole, Deltas: whole, Finality: whole}
+	}
+	if s.x.Link.Frozen && s.withoutBlock(l, r) {
+		return
 	}
 	step := s.Pipeline.Down(&s.x, r)
 	l.progress, l.kept = s.x.Now, false
@@ -167,6 +179,10 @@ func (s *Session) takeResult(l *link, m *frame.Message, b *batch) {
 			s.tally.duplicates++
 		}
 	case pipeline.EndLink:
+		if r.Violation != "" {
+			s.breached(l, r.Violation)
+			return
+		}
 		s.log.Warn("an upstream sent a result that must not be passed on", "server", s.x.View.Upstreams[l.upstream].Server.Name,
 			"why", step.End(), "block", s.x.Cursor, "got", r.Num)
 		l.fail(step.End())
@@ -175,6 +191,28 @@ func (s *Session) takeResult(l *link, m *frame.Message, b *batch) {
 	default:
 		s.pass(l, m, b, head)
 	}
+}
+
+// takeOther deals with a message that is no block result (1.6). In a pool the
+// client may know what the gateway does not.
+func (s *Session) takeOther(l *link, m *frame.Message, b *batch, status bool) {
+	switch {
+	case s.x.Link.Frozen:
+		s.breached(l, fleet.ViolationVariant)
+	case s.stitched:
+	case status:
+		s.takeStatusResult(l, m.Payload(nil))
+	default:
+		b.add(m)
+	}
+}
+
+// breached leaves an archive that has sent what it must not.
+func (s *Session) breached(l *link, v fleet.Violation) {
+	u := &s.x.View.Upstreams[l.upstream]
+	u.Live.Violations.Inc(v)
+	s.log.Warn("an archive broke its contract; what it sent is not passed on", "server", u.Server.Name, "kind", v, "block", s.x.Cursor)
+	l.fail(fleet.EndViolation)
 }
 
 // pass sends a result on to the client and counts it.
@@ -187,7 +225,17 @@ func (s *Session) pass(l *link, m *frame.Message, b *batch, head []byte) {
 		stats.Patched.Add(1)
 		s.tally.patched++
 	}
-	b.add(m)
+	if r.FillPrev {
+		payload := ship.InsertPrev(m.Payload(nil), &r.Prev)
+		b.spans = append(b.spans, span{own: frame.Append(nil, frame.Binary, payload)})
+		live.PrevFilled.Add(1)
+	} else {
+		b.add(m)
+	}
+	if s.leg.timed {
+		s.leg.timed = false
+		stats.HandoffLatency.Observe(s.x.Now.Sub(s.leg.since).Seconds())
+	}
 	live.Blocks.Add(1)
 	s.tally.results++
 	if r.Kind == pipeline.KeepAlive {

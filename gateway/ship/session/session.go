@@ -53,6 +53,8 @@ type Session struct {
 	// lastClient is when the client last sent anything, since started; what is
 	// sent to it shows in the writer's progress.
 	lastClient atomic.Int64
+	// asked is when the client was last pinged while it is held.
+	asked time.Time
 
 	mu sync.Mutex
 	x  pipeline.Exchange
@@ -68,6 +70,10 @@ type Session struct {
 	// another ended.
 	purpose fleet.Purpose
 	seam    bool
+	// stitched: the fleet is range-split; leg and standby are about that.
+	stitched bool
+	leg      leg
+	standby  *standby
 	// redial is the upstream that the next link goes to again, or None.
 	redial   int
 	statuses statusQueue
@@ -86,7 +92,7 @@ type Session struct {
 
 // tally is what the session's last log line tells.
 type tally struct {
-	results, failovers, duplicates, keepAlives, reroutes, patched uint64
+	results, failovers, handoffs, duplicates, keepAlives, reroutes, patched uint64
 }
 
 // New makes the session of a client whose handshake is over. early are bytes
@@ -102,6 +108,8 @@ func New(h *Host, id uint64, conn net.Conn, early []byte) *Session {
 		started: time.Now(), purpose: fleet.Initial, redial: pipeline.None,
 	}
 	s.x.Session = id
+	s.stitched = h.Fleet.Config().Stitched()
+	s.x.Stitched = s.stitched
 	s.x.Current, s.x.Pick, s.x.Soft = pipeline.None, pipeline.None, pipeline.None
 	s.x.Retained, s.x.Standby = pipeline.None, pipeline.None
 	s.x.Link.Upstream = pipeline.None
@@ -116,10 +124,14 @@ func (s *Session) Run(ctx context.Context) {
 	defer s.end()
 	stop := context.AfterFunc(ctx, func() { s.Close(frame.CloseGoingAway, "server shutting down") })
 	defer stop()
-	s.move(fleet.Dialing)
+	s.setPhase(fleet.Dialing)
 	s.log.Debug("a client is connected")
 	var upstream sync.WaitGroup
-	upstream.Go(s.serve)
+	if s.stitched {
+		upstream.Go(s.stitch)
+	} else {
+		upstream.Go(s.serve)
+	}
 	s.readClient()
 	s.finish(0, "the client is gone")
 	upstream.Wait()
@@ -130,7 +142,7 @@ func (s *Session) Run(ctx context.Context) {
 	s.reader.Release()
 	s.move("")
 	s.Fleet.Stats.Closed(s.code)
-	s.log.Info("a session ended", "reason", s.why, "code", s.code, "results", s.tally.results, "failovers", s.tally.failovers,
+	s.log.Info("a session ended", "reason", s.why, "code", s.code, "results", s.tally.results, "failovers", s.tally.failovers, "handoffs", s.tally.handoffs,
 		"duplicates", s.tally.duplicates, "keepalives", s.tally.keepAlives, "reroutes", s.tally.reroutes, "patched", s.tally.patched,
 		"duration", time.Since(s.started).Round(time.Millisecond))
 }
@@ -185,7 +197,7 @@ func (s *Session) endLocked(code int, why string) {
 }
 
 // move counts the session into another phase. The lock need not be held by the
-// first and the last call.
+// last call.
 func (s *Session) move(to fleet.SessionState) {
 	s.Fleet.Stats.Move(s.state, to)
 	s.state = to

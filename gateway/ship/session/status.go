@@ -54,7 +54,10 @@ func (s *Session) answerStatuses() {
 		return
 	}
 	head, lib, known := s.Fleet.Tip()
-	if !known {
+	switch {
+	case s.stitched && (!known || s.x.View.Unreported() > 0):
+		return // nobody can be asked for what the whole fleet has
+	case !known:
 		s.relayStatuses()
 		return
 	}

@@ -27,6 +27,9 @@ func (s *Session) Tick(now time.Time, changed bool) {
 	next := now.Add(maxRest)
 	s.tickClient(now, &next)
 	s.tickStatuses(now, &next)
+	if s.stitched && !s.closed {
+		s.tickLeg(now, &next)
+	}
 	if s.link != nil && s.link.left == notLeft && !s.closed {
 		s.tickLink(s.link, now, &next)
 	}
@@ -39,6 +42,17 @@ const TickInterval = 100 * time.Millisecond
 // maxRest is how long a session is left alone at most: what becomes due by a
 // change that nobody announces is found so late.
 const maxRest = time.Second
+
+// holdPing is how often a client is pinged that waits for blocks which cannot be
+// had now.
+const holdPing = 10 * time.Second
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
 
 func sooner(next *time.Time, t time.Time) {
 	if !t.IsZero() && t.Before(*next) {
@@ -54,6 +68,16 @@ func (s *Session) tickClient(now time.Time, next *time.Time) {
 		if !now.Before(at) {
 			s.closeLocked(frame.ClosePolicy, "client does not read")
 			return
+		}
+		sooner(next, at)
+	}
+	if s.state == fleet.Holding || s.state == fleet.Waiting {
+		// Nobody shall take the session for dead.
+		at := later(s.out.Progress(), s.asked).Add(holdPing)
+		if !now.Before(at) {
+			s.asked = now
+			_ = s.out.WriteFrame(frame.Ping, nil)
+			at = now.Add(holdPing)
 		}
 		sooner(next, at)
 	}

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"time"
 
-	"flotilla/gateway/config"
 	"flotilla/gateway/fleet"
 	"flotilla/gateway/pipeline"
+	"flotilla/gateway/ship"
 	"flotilla/gateway/ship/frame"
 	"flotilla/stages/forward"
 )
@@ -17,13 +17,11 @@ const unknownBlame = 5 * time.Second
 
 // serve keeps the session on an upstream until it ends.
 func (s *Session) serve() {
-	// retained is the slot of the link before, kept until the next one is up.
-	retained := pipeline.None
-	defer func() { s.release(&retained) }()
+	defer s.releaseRetained()
 	defer s.racers.Wait()
 	s.settle()
 	for {
-		l := s.connect(&retained)
+		l := s.connect()
 		if l == nil {
 			return
 		}
@@ -32,11 +30,7 @@ func (s *Session) serve() {
 		pause, again := s.lost(l, end)
 		l.Reader.Release()
 		l.Node.Close()
-		retained = l.upstream
-		if !again {
-			return
-		}
-		if !s.rest(pause) {
+		if !again || !s.rest(pause) {
 			return
 		}
 	}
@@ -56,10 +50,18 @@ func (s *Session) settle() {
 
 func blockText(n uint32) string { return fmt.Sprintf("block %d", n) }
 
-func (s *Session) release(slot *int) {
-	if *slot != pipeline.None {
-		s.Fleet.Release(*slot)
-		*slot = pipeline.None
+// releaseRetained gives back the slot of the link before, which is kept until
+// the next one is up.
+func (s *Session) releaseRetained() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.releaseRetainedLocked()
+}
+
+func (s *Session) releaseRetainedLocked() {
+	if i := s.x.Retained; i != pipeline.None {
+		s.x.Retained = pipeline.None
+		s.Fleet.Release(i)
 	}
 }
 
@@ -81,20 +83,20 @@ func (s *Session) rest(pause time.Duration) bool {
 // connect finds an upstream and brings a link up, holding the client for as
 // long as the configuration says when none can be had. It returns nil when the
 // session is over.
-func (s *Session) connect(retained *int) *link {
+func (s *Session) connect() *link {
 	var hold time.Time
 	for tries := 0; ; {
-		if s.ended.Err() != nil || !s.drained(retained) {
+		if s.ended.Err() != nil || !s.drained() {
 			return nil
 		}
 		changed := s.Fleet.Changed()
-		l, again := s.race(retained)
+		l, again := s.race(s.pickPool)
 		switch {
 		case l != nil && again:
 			s.discard(l)
 			continue
 		case l != nil:
-			if s.linkUp(l, retained) {
+			if s.linkUp(l) {
 				return l
 			}
 			return nil
@@ -160,10 +162,10 @@ func (s *Session) giveUp() {
 
 // drained waits until the client has taken half of what is kept for it, if
 // that is more than it may be. It reports false when the session is over.
-func (s *Session) drained(retained *int) bool {
+func (s *Session) drained() bool {
 	for s.out.Queued() > s.Fleet.Config().ClientBuffer/2 {
 		// Until then it costs no node anything.
-		s.release(retained)
+		s.releaseRetained()
 		select {
 		case <-s.wake:
 		case <-s.ended.Done():
@@ -177,6 +179,23 @@ func (s *Session) setPhase(to fleet.SessionState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.move(to)
+}
+
+// pickPool is pick. The only slot of a node may be the one that the ended link
+// holds: with nobody else, it is given up first.
+func (s *Session) pickPool(first bool) int {
+	i := s.pick()
+	if i == pipeline.None && first && s.hasRetained() {
+		s.releaseRetained()
+		i = s.pick()
+	}
+	return i
+}
+
+func (s *Session) hasRetained() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.x.Retained != pipeline.None
 }
 
 // pick runs the stages for another upstream and takes a slot on it.
@@ -230,21 +249,24 @@ func (s *Session) redialable() bool {
 // linkUp makes a dialed link the session's: the client gets its ABI with the
 // first, and the upstream what waits for it (F18). It reports false when the
 // session has ended meanwhile.
-func (s *Session) linkUp(l *link, retained *int) bool {
+func (s *Session) linkUp(l *link) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.release(retained)
+	s.releaseRetainedLocked()
 	if s.closed {
 		s.discard(l)
 		return false
 	}
 	s.refresh()
-	u := &s.x.View.Upstreams[l.upstream]
-	u.Live.LinksTotal.Inc(s.purpose)
-	s.link, s.redial = l, pipeline.None
-	s.x.Current = l.upstream
-	s.x.Link = pipeline.Link{Up: true, Upstream: l.upstream, OnlyV0: u.Known && !u.StatusV1}
-	s.greet(l, u.Server)
+	s.takeLink(l)
+	switch server := s.x.View.Upstreams[l.upstream].Server; {
+	case s.abi == "":
+		s.greet(l.ABI)
+	case s.abi != l.ABI.Fingerprint:
+		s.log.Warn("an upstream has another ABI than the one that the client got", "server", server.Name, "fingerprint", l.ABI.Fingerprint, "client_has", s.abi)
+	default:
+		s.log.Info("a session has an upstream again", "server", server.Name, "block", s.x.Cursor)
+	}
 	if s.x.Asked && !s.x.Empty() {
 		s.sendRequest(s.seam)
 	}
@@ -256,21 +278,22 @@ func (s *Session) linkUp(l *link, retained *int) bool {
 	return true
 }
 
-// greet sends the ABI to a client that has none yet. One that has keeps it; a
-// node with another one is worth a warning.
-func (s *Session) greet(l *link, server *config.Server) {
-	switch {
-	case s.abi == "":
-		s.abi = l.ABI.Fingerprint
-		// A failure shows as the end of the client's stream.
-		_ = s.out.WriteFrame(frame.Text, l.ABI.Text)
-		s.lastClient.Store(int64(time.Since(s.started)))
-		close(s.served)
-	case s.abi != l.ABI.Fingerprint:
-		s.log.Warn("an upstream has another ABI than the one that the client got", "server", server.Name, "fingerprint", l.ABI.Fingerprint, "client_has", s.abi)
-	default:
-		s.log.Info("a session has an upstream again", "server", server.Name, "block", s.x.Cursor)
-	}
+// takeLink makes a link the session's. The caller holds the lock.
+func (s *Session) takeLink(l *link) {
+	u := &s.x.View.Upstreams[l.upstream]
+	u.Live.LinksTotal.Inc(s.purpose)
+	s.link, s.redial = l, pipeline.None
+	s.x.Current = l.upstream
+	s.x.Link = pipeline.Link{Up: true, Upstream: l.upstream, Frozen: u.Frozen(), OnlyV0: u.Reported && !u.StatusV1}
+}
+
+// greet sends the ABI to the client, which keeps it.
+func (s *Session) greet(abi *ship.ABI) {
+	s.abi = abi.Fingerprint
+	// A failure shows as the end of the client's stream.
+	_ = s.out.WriteFrame(frame.Text, abi.Text)
+	s.lastClient.Store(int64(time.Since(s.started)))
+	close(s.served)
 }
 
 // lost takes in that a link has ended: how long to pause, and whether there is
@@ -282,7 +305,7 @@ func (s *Session) lost(l *link, end fleet.End) (pause time.Duration, again bool)
 	s.link = nil
 	s.x.Link = pipeline.Link{Upstream: pipeline.None}
 	s.x.Ack = 0
-	s.x.Current = pipeline.None
+	s.x.Current, s.x.Retained = pipeline.None, l.upstream
 	s.mu.Unlock()
 	if c.Strike {
 		s.Fleet.Strike(l.upstream, block)
@@ -294,6 +317,16 @@ func (s *Session) lost(l *link, end fleet.End) (pause time.Duration, again bool)
 		s.Fleet.MarkOffline(l.upstream, "no byte came from it")
 	}
 	return c.Pause, again
+}
+
+// unmourned reports whether the end of a link in front of a range-split fleet
+// means nothing: nothing was to come on it any more (F10), or it stood by and
+// was dead before it was needed.
+func (s *Session) unmourned(l *link, end fleet.End) bool {
+	if !s.x.Link.Requested || s.x.Finished() || s.leg.ended {
+		return true
+	}
+	return l.standby && !l.framed && (end == fleet.EndUnclean || end == fleet.EndClean || end == fleet.EndSend)
 }
 
 // conclude decides what the end of the link means for the session.
@@ -308,7 +341,7 @@ func (s *Session) conclude(l *link, end fleet.End) (forward.Consequence, bool) {
 	case leftRedial:
 		s.redial = l.upstream
 		return forward.Consequence{}, true
-	case leftMove:
+	case leftMove, leftLeg:
 		return forward.Consequence{}, true
 	case leftSlow:
 		s.Fleet.Stats.SlowClients.Add(1)
@@ -318,6 +351,9 @@ func (s *Session) conclude(l *link, end fleet.End) (forward.Consequence, bool) {
 		return forward.Consequence{}, true
 	case leftFailed:
 		end = l.failed
+	}
+	if s.stitched && s.unmourned(l, end) {
+		return forward.Consequence{}, true
 	}
 	if end == fleet.EndUnclean && !s.x.UnknownAt.IsZero() && s.x.Now.Sub(s.x.UnknownAt) < unknownBlame {
 		s.closeLocked(frame.CloseUnsupport, "unsupported request")
