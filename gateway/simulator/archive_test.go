@@ -182,6 +182,7 @@ func TestArchiveParts(t *testing.T) {
 				if tt.v0 {
 					q.V1, q.FetchFinality = false, false
 				}
+				s.allow(all)
 				s.must(s.client.Ask(q))
 				r := s.next()
 				if got := parts(r); !slices.Equal(got, tt.want) {
@@ -209,12 +210,14 @@ func TestArchiveThatChanges(t *testing.T) {
 		}
 		// A request above the end stays where it is, unlike on a live node.
 		s.redial()
+		s.allow(all)
 		s.ask(30, 1000, 1000)
 		s.wants("")
 		s.node.SetLogs(Logs{Trace: span(10, 32)})
 		s.wants("30 31")
 		// Less than before.
 		s.redial()
+		s.allow(all)
 		s.node.SetLogs(Logs{Trace: span(12, 15)})
 		s.ask(11, 1000, 1000)
 		s.wants("- 12..14")
@@ -263,6 +266,7 @@ func TestLiveNodesThatBeginLate(t *testing.T) {
 				if st := s.node.Status(); [3]ship.Range{st.Trace, st.ChainState, st.Finality} != tt.status {
 					t.Errorf("status %+v", st)
 				}
+				s.allow(all)
 				s.ask(tt.start, tt.start+3, 100)
 				r := s.next()
 				if text(r) != tt.want || !slices.Equal(parts(r), tt.wantParts) {
@@ -288,6 +292,7 @@ func TestFinalityLogThatAppears(t *testing.T) {
 		if got := s.node.Status().Finality; got != (ship.Range{}) {
 			t.Errorf("finality %+v before its first block", got)
 		}
+		s.allow(ship.Parts{Finality: true})
 		s.ask(100, 103, 100)
 		s.chain.Advance(2)
 		if got := parts(s.next()); !slices.Equal(got, []string{"btd", "btd", "btdf"}) {

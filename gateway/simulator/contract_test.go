@@ -3,6 +3,7 @@ package simulator
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,61 +14,63 @@ import (
 func soon() time.Time { return time.Now().Add(time.Second) }
 
 // TestContractViolations plays each way in which an archive breaks what it
-// promises, once, and then checks that the next link is served as it should be.
+// promises, once, and then checks that the client takes offence and that the
+// next link is served as it should be.
 func TestContractViolations(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		fault Fault
+		found string // in what the client says of it
 		play  func(s *scene)
 	}{
-		{"idless", Fault{Kind: NoIDs, Block: 12}, func(s *scene) {
+		{"idless", Fault{Kind: NoIDs, Block: 12}, "results without ids: 1", func(s *scene) {
 			s.ask(10, 15, 100)
 			r := s.next()
 			if text(r) != "10 11 - 13 14" || r[2].Traces != nil || r[2].Head != s.chain.Pos(19) {
 				s.t.Errorf("got %s; %+v", text(r), r[2])
 			}
 		}},
-		{"idless: a keep-alive in the middle", Fault{Kind: HeadOnly, Block: 12}, func(s *scene) {
+		{"idless: a keep-alive in the middle", Fault{Kind: HeadOnly, Block: 12}, "results without ids: 1", func(s *scene) {
 			s.ask(10, 15, 4)
 			s.wants("10 11 - 12")
 		}},
-		{"idless: a keep-alive that takes the last credit", Fault{Kind: HeadOnly, Block: 12}, func(s *scene) {
+		{"idless: a keep-alive that takes the last credit", Fault{Kind: HeadOnly, Block: 12}, "results without ids: 1", func(s *scene) {
 			s.ask(10, 15, 3)
 			s.wants("10 11 -")
 			s.must(s.client.Ack(1))
 			s.wants("12")
 		}},
-		{"idless: a keep-alive at the end of the request", Fault{Kind: HeadOnly, Block: 15}, func(s *scene) {
+		{"idless: a keep-alive at the end of the request", Fault{Kind: HeadOnly, Block: 15}, "", func(s *scene) {
 			s.ask(13, 15, 100)
 			s.wants("13 14 -")
 			if r := s.client.Report(); r.KeepAlives != 1 {
 				s.t.Errorf("%d keep-alives", r.KeepAlives)
 			}
 		}},
-		{"idless: a keep-alive at the end of the range", Fault{Kind: HeadOnly, Block: 20}, func(s *scene) {
+		{"idless: a keep-alive at the end of the range", Fault{Kind: HeadOnly, Block: 20}, "", func(s *scene) {
 			s.ask(18, 1000, 100)
 			s.wants("18 19 -")
 		}},
-		{"gap", Fault{Kind: Jump, Block: 12, Count: 2}, func(s *scene) {
+		{"gap", Fault{Kind: Jump, Block: 12, Count: 2}, "gaps: 1", func(s *scene) {
 			s.ask(10, 16, 100)
 			s.wants("10 11 14 15")
 		}},
-		{"rewind", Fault{Kind: Replay, Block: 13, Count: 2}, func(s *scene) {
+		{"rewind", Fault{Kind: Replay, Block: 13, Count: 2}, "sent twice: 2", func(s *scene) {
 			s.ask(10, 15, 100)
 			s.wants("10..12 11..14")
 		}},
-		{"missing block", Fault{Kind: Omit, Block: 12, Field: FieldBlock}, lacks("tdf")},
-		{"missing traces", Fault{Kind: Omit, Block: 12, Field: FieldTraces}, lacks("bdf")},
-		{"missing deltas", Fault{Kind: Omit, Block: 12, Field: FieldDeltas}, lacks("btf")},
-		{"missing finality", Fault{Kind: Omit, Block: 12, Field: FieldFinality}, lacks("btd")},
-		{"payload that does not decode", Fault{Kind: Truncate, Block: 12}, func(s *scene) {
+		{"missing block", Fault{Kind: Omit, Block: 12, Field: FieldBlock}, "without the block: 1", lacks("tdf")},
+		{"missing traces", Fault{Kind: Omit, Block: 12, Field: FieldTraces}, "without traces: 1", lacks("bdf")},
+		{"missing deltas", Fault{Kind: Omit, Block: 12, Field: FieldDeltas}, "without deltas: 1", lacks("btf")},
+		{"missing finality", Fault{Kind: Omit, Block: 12, Field: FieldFinality}, "without finality data: 1", lacks("btd")},
+		{"payload that does not decode", Fault{Kind: Truncate, Block: 12}, "unknown messages: 1", func(s *scene) {
 			s.ask(10, 15, 100)
 			s.wants("10 11 13 14")
 			if r := s.client.Report(); r.Unknown != 1 {
 				s.t.Errorf("%d messages that do not decode", r.Unknown)
 			}
 		}},
-		{"credit", Fault{Kind: Overrun, Block: 12}, func(s *scene) {
+		{"credit", Fault{Kind: Overrun, Block: 12}, "beyond the credit: 1", func(s *scene) {
 			s.ask(10, 15, 2)
 			s.wants("10 11 12")
 			s.must(s.client.Ack(1))
@@ -76,11 +79,11 @@ func TestContractViolations(t *testing.T) {
 				s.t.Errorf("%d results beyond the credit", r.Overruns)
 			}
 		}},
-		{"credit: from the first block on", Fault{Kind: Overrun}, func(s *scene) {
+		{"credit: from the first block on", Fault{Kind: Overrun}, "beyond the credit: 1", func(s *scene) {
 			s.ask(10, 15, 0)
 			s.wants("10")
 		}},
-		{"variant: another version", Fault{Kind: OtherVersion, Block: 12}, func(s *scene) {
+		{"variant: another version", Fault{Kind: OtherVersion, Block: 12}, "of another version: 1", func(s *scene) {
 			s.ask(10, 15, 100)
 			for _, r := range s.next() {
 				if r.V1 != (r.This.Num != 12) {
@@ -88,7 +91,7 @@ func TestContractViolations(t *testing.T) {
 				}
 			}
 		}},
-		{"variant: v1 for v0", Fault{Kind: OtherVersion, Block: 12}, func(s *scene) {
+		{"variant: v1 for v0", Fault{Kind: OtherVersion, Block: 12}, "of another version: 1", func(s *scene) {
 			q := everything(12, 13, 1)
 			q.V1, q.FetchFinality = false, false
 			s.must(s.client.Ask(q))
@@ -96,7 +99,7 @@ func TestContractViolations(t *testing.T) {
 				s.t.Errorf("got %+v", r)
 			}
 		}},
-		{"variant: a status", Fault{Kind: StrayStatus, Block: 12}, func(s *scene) {
+		{"variant: a status", Fault{Kind: StrayStatus, Block: 12}, "not asked for: 1", func(s *scene) {
 			s.ask(10, 15, 100)
 			s.wants("10..14")
 			s.client.mu.Lock()
@@ -105,18 +108,20 @@ func TestContractViolations(t *testing.T) {
 				s.t.Errorf("statuses %+v", got)
 			}
 		}},
-		{"variant: a text", Fault{Kind: StrayText, Block: 12}, func(s *scene) {
+		{"variant: a text", Fault{Kind: StrayText, Block: 12}, "unknown messages: 1", func(s *scene) {
 			s.ask(10, 15, 100)
 			s.wants("10..14")
 			if r := s.client.Report(); r.Unknown != 1 {
 				s.t.Errorf("%d other messages", r.Unknown)
 			}
 		}},
-		{"variant: a block after the end", Fault{Kind: Overshoot, Block: 13}, func(s *scene) {
+		{"variant: a block after the end", Fault{Kind: Overshoot, Block: 13}, "beyond the end: 1", func(s *scene) {
 			s.ask(11, 13, 100)
 			s.wants("11..13")
 		}},
-		{"discontinuity at the first block", Fault{Kind: BreakPrev, Block: 10}, func(s *scene) {
+		{"discontinuity at the first block", Fault{Kind: BreakPrev, Block: 10}, "do not link to the one before: 1", func(s *scene) {
+			// As if another server had sent the client block 9 before.
+			s.client.update(func() { s.client.judge.block(&ship.BlockHeader{HasThis: true, This: s.chain.Pos(9)}, time.Now()) })
 			s.ask(10, 12, 100)
 			r := s.next()
 			if text(r) != "10 11" || !r[0].HasPrev || r[0].Prev.Num != 9 || r[0].Prev == s.chain.Pos(9) || r[1].Prev != s.chain.Pos(10) {
@@ -128,9 +133,14 @@ func TestContractViolations(t *testing.T) {
 			play(t, ChainOptions{}, Options{First: 10, End: 20}, func(s *scene) {
 				tt.fault.Times = 1
 				s.node.Inject(tt.fault)
+				s.client.update(func() { s.client.judge.first = 10 })
 				tt.play(s)
 				if got := s.node.Fired(tt.fault.Kind); got != 1 {
 					t.Errorf("the fault happened %d times", got)
+				}
+				err := s.client.Report().Err()
+				if (err == nil) != (tt.found == "") || err != nil && !strings.Contains(err.Error(), tt.found) {
+					t.Errorf("the client says: %v; it should name %q", err, tt.found)
 				}
 				s.redial()
 				s.ask(10, 1000, 100)
@@ -181,7 +191,7 @@ func TestSeveralFaultsAtOneBlock(t *testing.T) {
 		if r := s.next(); len(r) != 1 || parts(r)[0] != "bdf" || r[0].Prev == s.chain.Pos(10) {
 			t.Errorf("got %s with %q", text(r), parts(r))
 		}
-		s.report(Report{BrokenLinks: 1})
+		s.report(Report{BrokenLinks: 1, Lacking: Lacking{Traces: 1}})
 	})
 }
 
