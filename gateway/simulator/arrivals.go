@@ -19,7 +19,9 @@ func (a *arrivals) note(n uint32, now time.Time) {
 	for uint32(len(a.at)) <= n-a.first {
 		a.at = append(a.at, -1)
 	}
-	a.at[n-a.first] = now.Sub(a.since)
+	if at := &a.at[n-a.first]; *at < 0 {
+		*at = now.Sub(a.since)
+	}
 }
 
 func (a *arrivals) between(n uint32) (d time.Duration, ok bool) {

@@ -200,7 +200,7 @@ func (c *Client) Results() []ship.Block {
 
 // Arrivals are the times from the last Ask to each block from its start on, in
 // order, with ClientOptions.KeepTimes; the time of a block that did not come is
-// negative. A block that came again has its last time.
+// negative. A number that came again, as in a fork, has its first time.
 func (c *Client) Arrivals() []time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
