@@ -1,19 +1,13 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"math"
-	"net"
-	"net/http"
 	"os"
 	"os/signal"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -21,14 +15,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"flotilla/gateway"
-	"flotilla/gateway/config"
 	"flotilla/gateway/ship"
 	"flotilla/gateway/simulator"
 )
 
 type demoOptions struct {
 	nodes           int
+	stitched        bool
 	duration        time.Duration
 	killEvery       time.Duration
 	blocksPerSecond int
@@ -43,9 +36,15 @@ func newDemoCommand() *cobra.Command {
 		Long: "Runs simulated SHiP nodes, the gateway in front of them and a client that reads\n" +
 			"through it, all in this process. Nodes are killed and restarted all the time.\n" +
 			"The client checks every block; the command fails if one is lost, repeated or\n" +
-			"changed, or if the client is closed.",
+			"changed, or if the client is closed.\n\n" +
+			"With --stitched the history is on archives: two ranges with two replicas each,\n" +
+			"from block 2 on. The client reads from there to the tip of the chain, and each\n" +
+			"kind of node is killed under it at least once.",
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.stitched && !cmd.Flags().Changed("nodes") {
+				o.nodes = 2
+			}
 			if err := o.check(); err != nil {
 				return usageError{err}
 			}
@@ -57,7 +56,8 @@ func newDemoCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&o.nodes, "nodes", 3, "number of nodes")
+	f.BoolVar(&o.stitched, "stitched", false, "put the history on archives")
+	f.IntVar(&o.nodes, "nodes", 3, "number of live nodes; 2 with --stitched")
 	f.DurationVar(&o.duration, "duration", 20*time.Second, "how long it runs")
 	f.DurationVar(&o.killEvery, "kill-every", 3*time.Second, "time between two kills of the node in use, 0 for none")
 	f.IntVar(&o.blocksPerSecond, "blocks-per-second", 1000, "blocks that the chain makes each second")
@@ -77,14 +77,6 @@ func (o *demoOptions) check() error {
 	return checkShared(o.payload, o.killEvery)
 }
 
-// gatewayFunc runs a gateway until ctx ends. It calls ready once, with the
-// bound address of each listener by name and of "admin".
-type gatewayFunc func(ctx context.Context, cfg *config.Config, ready func(map[string]net.Addr)) error
-
-func runGateway(ctx context.Context, cfg *config.Config, ready func(map[string]net.Addr)) error {
-	return gateway.Run(ctx, cfg, gateway.Options{Logger: slog.New(slog.DiscardHandler), Ready: ready})
-}
-
 const (
 	// The client has demoHistory blocks to catch up with at first, or as many as
 	// make demoHistoryBytes.
@@ -96,131 +88,100 @@ const (
 	// demoCredit and demoAcks are the client's credit and how it renews it.
 	demoCredit = 2000
 	demoAcks   = 200
+	// demoArchives is the number of archived ranges. Archives send a block each
+	// demoPace, so that there is time to kill them; reading one range takes a
+	// fifth of the duration.
+	demoArchives = 2
+	demoPace     = time.Millisecond
+	// demoStart is the client's first block. Nobody has traces of block 1.
+	demoStart = 2
+	// demoIntoLeg is how many blocks into a leg its node is killed.
+	demoIntoLeg = 300
 	// demoPatience limits the start, and the time without a block at the end.
 	demoPatience = 15 * time.Second
 )
 
+// history is how many blocks the client has to catch up with.
+func (o *demoOptions) history() uint32 {
+	most := min(demoHistory, demoHistoryBytes/(o.payload+1))
+	if o.stitched {
+		most = min(most, int(demoArchives*(o.duration/5)/demoPace))
+	}
+	return uint32(max(most, demoArchives))
+}
+
+// startFleet starts the nodes of the demo. All that the archives have is
+// irreversible, and the live nodes go on right behind it.
+func (o *demoOptions) startFleet() (*simFleet, error) {
+	archived := ship.Range{Begin: demoStart, End: demoStart + o.history()}
+	chain := simulator.NewChain(simulator.ChainOptions{
+		Seed: "demo", Head: archived.End - 1 + demoLIBLag, LIBLag: demoLIBLag, Sizes: splitPayload(o.payload),
+	})
+	var ranges []ship.Range
+	if o.stitched {
+		ranges = splitBlocks(archived, demoArchives)
+	}
+	fleet, err := startFleet(chain, o.nodes, ranges, func(int) string { return "" })
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range fleet.nodes {
+		if !n.blocks.Empty() {
+			n.Inject(simulator.Fault{Kind: simulator.Slow, For: demoPace})
+		}
+	}
+	return fleet, nil
+}
+
 // runDemo runs the demo for its duration, or until ctx ends, and reports on
 // out. The error says what the client has lost.
 func runDemo(ctx context.Context, o demoOptions, run gatewayFunc, out io.Writer) (err error) {
-	chain := simulator.NewChain(simulator.ChainOptions{
-		Seed: "demo", Head: uint32(min(demoHistory, 2+demoHistoryBytes/(o.payload+1))),
-		LIBLag: demoLIBLag, Sizes: splitPayload(o.payload),
-	})
-	nodes, err := startNodes(chain, make([]string, o.nodes))
+	fleet, err := o.startFleet()
 	if err != nil {
 		return err
 	}
-	defer closeNodes(nodes)
+	defer fleet.close()
 
-	gw, err := startGateway(ctx, chain, nodes, run)
+	gw, err := startGateway(ctx, fleet, run)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, gw.stop()) }()
 
-	client, err := gw.dial(ctx)
+	client, err := gw.dial(ctx, simulator.ClientOptions{AckEvery: demoAcks, CheckPayload: true, KeepTimes: true, First: demoStart})
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	fmt.Fprintf(out, "%d simulated nodes, the gateway on %s, one client; for %v.\n", o.nodes, gw.ship, o.duration)
+	fmt.Fprintf(out, "%d simulated nodes, the gateway on %s, one client; for %v.\n", len(fleet.nodes), gw.ship, o.duration)
+	for _, n := range fleet.nodes {
+		if o.stitched && !n.blocks.Empty() {
+			fmt.Fprintf(out, "%s has the blocks %d to %d.\n", n.name, n.blocks.Begin, n.blocks.End-1)
+		}
+	}
 
-	d := &demo{opt: o, chain: chain, nodes: nodes, client: client, out: out}
+	d := &demo{opt: o, fleet: fleet, client: client, out: out, toured: make(chan struct{})}
 	verdict := d.run(ctx)
-	failovers, err := gw.failovers()
-	if err == nil {
-		d.summarize(failovers)
-	}
-	return errors.Join(verdict, err)
-}
-
-// runningGateway is a gateway on ports of its own.
-type runningGateway struct {
-	ship, admin net.Addr
-	cancel      context.CancelFunc
-	done        chan error
-}
-
-func startGateway(ctx context.Context, chain *simulator.Chain, nodes []*simulator.Node, run gatewayFunc) (*runningGateway, error) {
-	cfg, _, err := config.Parse("demo.hcl", []byte(fleetText(chain.ID(), nodes)))
+	failovers, err := gw.count("fleet_router_failovers_total")
 	if err != nil {
-		return nil, fmt.Errorf("the configuration of the demo: %w", err)
+		return errors.Join(verdict, err)
 	}
-	// A file cannot ask for a free port, as it would not say which.
-	cfg.Admin.Address, cfg.Listeners[0].Address = "127.0.0.1:0", "127.0.0.1:0"
-
-	// The gateway outlives an interrupt, so that the summary can be read.
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	gw := &runningGateway{cancel: cancel, done: make(chan error, 1)}
-	ready := make(chan map[string]net.Addr, 1)
-	go func() { gw.done <- run(ctx, cfg, func(bound map[string]net.Addr) { ready <- bound }) }()
-	select {
-	case bound := <-ready:
-		gw.ship, gw.admin = bound[cfg.Listeners[0].Name], bound["admin"]
-		return gw, nil
-	case err := <-gw.done:
-		cancel()
-		return nil, fmt.Errorf("the gateway does not start: %w", err)
-	}
-}
-
-func (gw *runningGateway) stop() error {
-	gw.cancel()
-	return <-gw.done
-}
-
-// dial connects the client, again and again until the gateway knows its nodes.
-func (gw *runningGateway) dial(ctx context.Context) (*simulator.Client, error) {
-	ctx, cancel := context.WithTimeout(ctx, demoPatience)
-	defer cancel()
-	for {
-		c, err := simulator.Dial(ctx, "ws://"+gw.ship.String()+"/", simulator.ClientOptions{AckEvery: demoAcks, CheckPayload: true})
-		if err == nil {
-			return c, nil
-		}
-		if !pause(ctx, 50*time.Millisecond) {
-			return nil, err
-		}
-	}
-}
-
-// failovers reads from the gateway's metrics how often a link was replaced.
-func (gw *runningGateway) failovers() (int, error) {
-	c := http.Client{Timeout: demoPatience, Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := c.Get("http://" + gw.admin.String() + "/metrics")
+	handoffs, err := gw.count("fleet_router_handoffs_total")
 	if err != nil {
-		return 0, fmt.Errorf("read the gateway's metrics: %w", err)
+		return errors.Join(verdict, err)
 	}
-	defer func() { _ = resp.Body.Close() }()
-	return sumMetric(resp.Body, "fleet_router_failovers_total")
-}
-
-// sumMetric adds up all series of a metric in the Prometheus text format.
-func sumMetric(r io.Reader, name string) (int, error) {
-	sum := 0.0
-	lines := bufio.NewScanner(r)
-	for lines.Scan() {
-		rest, ok := strings.CutPrefix(lines.Text(), name)
-		if !ok || !strings.HasPrefix(rest, "{") && !strings.HasPrefix(rest, " ") {
-			continue
-		}
-		v, err := strconv.ParseFloat(rest[strings.LastIndexByte(rest, ' ')+1:], 64)
-		if err != nil {
-			return 0, fmt.Errorf("metric %s: %w", name, err)
-		}
-		sum += v
-	}
-	return int(sum), lines.Err()
+	d.summarize(failovers, handoffs)
+	return verdict
 }
 
 // demo is a demo in progress.
 type demo struct {
 	opt    demoOptions
-	chain  *simulator.Chain
-	nodes  []*simulator.Node
+	fleet  *simFleet
 	client *simulator.Client
 	out    io.Writer
+	// toured is closed when a node of each leg has been killed.
+	toured chan struct{}
 
 	kills atomic.Int64
 	event atomic.Pointer[string]
@@ -228,44 +189,100 @@ type demo struct {
 
 // run streams until the time is over and everything has arrived.
 func (d *demo) run(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, d.opt.duration)
+	streaming, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var work sync.WaitGroup
 	var killErr error
-	work.Go(func() { d.chain.Produce(ctx, time.Second/time.Duration(d.opt.blocksPerSecond)) })
-	work.Go(func() { forkEvery(ctx, d.chain, demoForks) })
 	work.Go(func() {
-		killErr = killEvery(ctx, d.nodes, d.opt.killEvery, d.nodeInUse, d.note)
+		d.fleet.chain.Produce(streaming, time.Second/time.Duration(d.opt.blocksPerSecond))
 	})
+	work.Go(func() { d.fleet.forkEvery(streaming, demoForks) })
+	work.Go(func() {
+		d.waitForEnd(streaming)
+		cancel()
+	})
+	if every := d.opt.killEvery; every > 0 {
+		work.Go(func() {
+			next := func(turn int) *simNode { return d.victim(streaming, turn) }
+			killErr = d.fleet.kill(streaming, every/2, next, d.note)
+		})
+	}
 	err := d.client.Ask(ship.BlocksRequest{
-		V1: true, Start: 2, End: math.MaxUint32, MaxInFlight: demoCredit,
+		V1: true, Start: demoStart, End: math.MaxUint32, MaxInFlight: demoCredit,
 		FetchBlock: true, FetchTraces: true, FetchDeltas: true, FetchFinality: true,
 	})
 	if err == nil {
-		d.showProgress(ctx)
+		d.showProgress(streaming)
 	}
 	cancel()
 	work.Wait()
 	if err := errors.Join(err, killErr); err != nil {
 		return err
 	}
-	return d.verify()
+	if err := d.verify(); err != nil {
+		return err
+	}
+	if d.opt.stitched && d.opt.killEvery > 0 && ctx.Err() == nil && !isClosed(d.toured) {
+		return errors.New("the client was too slow for every kind of node to be killed under it; give it a longer --duration")
+	}
+	return nil
 }
 
-// nodeInUse is the node that serves the client, so that a kill is felt.
-func (d *demo) nodeInUse(turn int) int {
-	for i, n := range d.nodes {
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// waitForEnd waits for the duration, and then some more when the client is so
+// slow that not every kind of node has been killed under it.
+func (d *demo) waitForEnd(ctx context.Context) {
+	if !pause(ctx, d.opt.duration) || !d.opt.stitched || d.opt.killEvery == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, d.opt.duration+demoPatience)
+	defer cancel()
+	select {
+	case <-d.toured:
+	case <-d.client.Done():
+	case <-ctx.Done():
+	}
+}
+
+// victim waits until a node is to be killed and picks the one that serves the
+// client, so that a kill is felt. It returns nil when ctx ends. Its first turns
+// are a tour: in each, it waits for the client to be in the next leg.
+func (d *demo) victim(ctx context.Context, turn int) *simNode {
+	legs := d.fleet.legs()
+	leg := legs[min(turn, len(legs)-1)]
+	if turn == len(legs) {
+		close(d.toured)
+	}
+	if d.opt.stitched && turn < len(legs) {
+		at := leg.Begin + min(demoIntoLeg, (leg.End-leg.Begin)/4)
+		if d.client.Wait(ctx, func(r simulator.Report) bool { return r.Last.Num >= at }) != nil {
+			return nil
+		}
+	} else if !pause(ctx, d.opt.killEvery-d.opt.killEvery/2) {
+		return nil
+	}
+	holders := d.fleet.holders(leg.Begin)
+	for _, n := range holders {
 		if _, streaming := n.Links(); streaming > 0 {
-			return i
+			return n
 		}
 	}
-	return turn % len(d.nodes)
+	return holders[turn%len(holders)]
 }
 
-func (d *demo) note(what string) {
-	if strings.HasSuffix(what, "killed") {
+func (d *demo) note(n *simNode, killed bool) {
+	if killed {
 		d.kills.Add(1)
 	}
+	what := tale(n, killed)
 	d.event.Store(&what)
 }
 
@@ -301,7 +318,7 @@ func (d *demo) showProgress(ctx context.Context) {
 
 // verify waits for the last block and says what was wrong, if anything.
 func (d *demo) verify() error {
-	head := d.chain.Head()
+	head := d.fleet.chain.Head()
 	r := d.client.Report()
 	var err error
 	for err == nil && r.Last != head {
@@ -323,14 +340,48 @@ func (d *demo) awaitMoreThan(blocks uint64) error {
 	return d.client.Wait(ctx, func(r simulator.Report) bool { return r.Blocks > blocks })
 }
 
-func (d *demo) summarize(failovers int) {
+func (d *demo) summarize(failovers, handoffs int) {
 	r := d.client.Report()
-	slowest := "none"
-	if failovers > 0 {
-		// While blocks come all the time, the longest silence is a failover.
-		slowest = fmt.Sprintf("%d ms (the longest time without a block)", r.LongestSilence.Milliseconds())
+	handoff, failover := d.slowest()
+	line := func(name string, value any) { fmt.Fprintf(d.out, "%-18s%v\n", name, value) }
+	slowest := func(name string, count int, took time.Duration) {
+		if count == 0 {
+			line(name, "none")
+			return
+		}
+		line(name, fmt.Sprintf("%.1f ms (the longest time without a block)", took.Seconds()*1000))
 	}
-	fmt.Fprintf(d.out, "\nblocks            %d\nduplicates        %d\ngaps              %d\nforks delivered   %d\n"+
-		"nodes killed      %d\nfailovers         %d\nslowest failover  %s\n",
-		r.Blocks, r.Duplicates, r.Gaps, r.Forks, d.kills.Load(), failovers, slowest)
+	fmt.Fprintln(d.out)
+	line("blocks", r.Blocks)
+	line("duplicates", r.Duplicates)
+	line("gaps", r.Gaps)
+	line("forks delivered", r.Forks)
+	line("nodes killed", d.kills.Load())
+	if d.opt.stitched {
+		line("handoffs", handoffs)
+		slowest("slowest handoff", handoffs, handoff)
+	}
+	line("failovers", failovers)
+	slowest("slowest failover", failovers, failover)
+}
+
+// slowest are the longest times between two blocks, at the seams and anywhere
+// else. While blocks come all the time, the latter is a failover.
+func (d *demo) slowest() (handoff, failover time.Duration) {
+	seams := map[uint32]bool{}
+	for _, leg := range d.fleet.legs()[1:] {
+		seams[leg.Begin] = true
+	}
+	at := d.client.Arrivals()
+	for i := 1; i < len(at); i++ {
+		if at[i-1] < 0 {
+			continue
+		}
+		if took := at[i] - at[i-1]; seams[demoStart+uint32(i)] {
+			handoff = max(handoff, took)
+		} else {
+			failover = max(failover, took)
+		}
+	}
+	return handoff, failover
 }

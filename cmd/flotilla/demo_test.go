@@ -73,6 +73,20 @@ func TestDemoNoticesLoss(t *testing.T) {
 	}
 }
 
+// The first node is a live one, which has no history.
+func TestStitchedDemoNoticesLoss(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	var out bytes.Buffer
+	o := demoOptions{stitched: true, nodes: 2, duration: time.Second, blocksPerSecond: 100}
+	err := runDemo(t.Context(), o, passBytesOn, &out)
+	if err == nil || !strings.Contains(err.Error(), "results without ids") {
+		t.Errorf("error %v\n%s", err, &out)
+	}
+	if !strings.Contains(out.String(), "handoffs          0\n") || !strings.Contains(out.String(), "slowest handoff   none\n") {
+		t.Errorf("no summary:\n%s", &out)
+	}
+}
+
 func TestDemoGatewayDoesNotStart(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	broken := errors.New("no port")
@@ -117,26 +131,6 @@ func passBytesOn(ctx context.Context, cfg *config.Config, ready func(map[string]
 	}
 }
 
-func TestSumMetric(t *testing.T) {
-	for _, tt := range []struct {
-		name, text string
-		want       int
-		fails      bool
-	}{
-		{"none", "# HELP x y\nx_other 4\nxx 5\n", 0, false},
-		{"labels", "x{a=\"b c\"} 2\nx{a=\"d\"} 3\n", 5, false},
-		{"no labels", "x 2\n", 2, false},
-		{"no number", "x many\n", 0, true},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			got, err := sumMetric(strings.NewReader(tt.text), "x")
-			if got != tt.want || (err != nil) != tt.fails {
-				t.Errorf("got %d, %v", got, err)
-			}
-		})
-	}
-}
-
 func TestSimulationFlags(t *testing.T) {
 	for _, tt := range []struct {
 		args string
@@ -151,6 +145,11 @@ func TestSimulationFlags(t *testing.T) {
 		{"demo more", "more"},
 		{"sim --nodes 0", "--nodes"},
 		{"sim --base-port 65534 --nodes 3", "--base-port"},
+		{"demo --stitched --nodes 0", "--nodes"},
+		{"sim --archives -1", "--archives"},
+		{"sim --archives 101", "--archives"},
+		{"sim --base-port 65530 --nodes 2 --archives 3", "8 ports"},
+		{"sim --archives 1 --history 12", "--history"},
 		{"sim --interval 0", "--interval"},
 		{"sim --lib-lag 0", "--lib-lag"},
 		{"sim --history 0", "--history"},

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -20,6 +19,7 @@ import (
 
 type simOptions struct {
 	nodes     int
+	archives  int
 	basePort  int
 	payload   int
 	interval  time.Duration
@@ -35,7 +35,9 @@ func newSimCommand() *cobra.Command {
 		Use:   "sim",
 		Short: "Run simulated SHiP nodes of one made-up chain",
 		Long: "Runs simulated SHiP nodes on loopback ports until it is interrupted, and prints\n" +
-			"a configuration for them. They behave as Spring nodes do; the chain is made up.",
+			"a configuration for them. They behave as Spring nodes do; the chain is made up.\n\n" +
+			"With --archives the irreversible history is on archives, two of each range, and\n" +
+			"the live nodes have what follows.",
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.check(); err != nil {
@@ -47,7 +49,8 @@ func newSimCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&o.nodes, "nodes", 3, "number of nodes")
+	f.IntVar(&o.nodes, "nodes", 3, "number of live nodes")
+	f.IntVar(&o.archives, "archives", 0, "number of archived ranges, with two archives each")
 	f.IntVar(&o.basePort, "base-port", 18080, "port of the first node, the others follow; 0 picks free ones")
 	f.IntVar(&o.payload, "payload", 1000, "bytes of block, traces and deltas together")
 	f.DurationVar(&o.interval, "interval", 500*time.Millisecond, "time between two blocks")
@@ -62,14 +65,18 @@ func (o *simOptions) check() error {
 	switch {
 	case o.nodes < 1 || o.nodes > maxNodes:
 		return fmt.Errorf("--nodes is %d; 1 to %d are possible", o.nodes, maxNodes)
-	case o.basePort < 0 || o.basePort+o.nodes > 1<<16:
-		return fmt.Errorf("--base-port is %d; there is no room for %d ports from it on", o.basePort, o.nodes)
+	case o.archives < 0 || o.archives > maxNodes:
+		return fmt.Errorf("--archives is %d; 0 to %d are possible", o.archives, maxNodes)
+	case o.basePort < 0 || o.basePort+o.ports() > 1<<16:
+		return fmt.Errorf("--base-port is %d; there is no room for %d ports from it on", o.basePort, o.ports())
 	case o.interval <= 0:
 		return errors.New("--interval has to be more than 0")
 	case o.libLag < 1:
 		return errors.New("--lib-lag has to be at least 1")
 	case o.history < 1:
 		return errors.New("--history has to be at least 1")
+	case o.archives > 0 && o.archived().End < o.archived().Begin+uint32(o.archives):
+		return fmt.Errorf("--history is %d; with --lib-lag %d, that leaves no blocks for %d archived ranges", o.history, o.libLag, o.archives)
 	}
 	return checkShared(o.payload, o.forkEvery, o.killEvery)
 }
@@ -92,44 +99,56 @@ func checkShared(payload int, times ...time.Duration) error {
 	return nil
 }
 
+func (o *simOptions) ports() int { return o.nodes + replicas*o.archives }
+
+// archived are the blocks for archives: all that is irreversible at the start.
+func (o *simOptions) archived() ship.Range {
+	return ship.Range{Begin: 2, End: max(o.history, o.libLag) - o.libLag + 1}
+}
+
 func runSim(ctx context.Context, o simOptions, out io.Writer) error {
 	chain := simulator.NewChain(simulator.ChainOptions{
 		Seed: "sim", Head: o.history, LIBLag: o.libLag, Sizes: splitPayload(o.payload),
 	})
-	addresses := make([]string, o.nodes)
-	for i := range addresses {
+	fleet, err := startFleet(chain, o.nodes, splitBlocks(o.archived(), o.archives), func(i int) string {
 		port := 0
 		if o.basePort > 0 {
 			port = o.basePort + i
 		}
-		addresses[i] = fmt.Sprintf("127.0.0.1:%d", port)
-	}
-	nodes, err := startNodes(chain, addresses)
+		return fmt.Sprintf("127.0.0.1:%d", port)
+	})
 	if err != nil {
 		return err
 	}
-	defer closeNodes(nodes)
+	defer fleet.close()
 
-	for i, n := range nodes {
-		fmt.Fprintf(out, "node %d: %s\n", i+1, n.URL())
+	for _, n := range fleet.nodes {
+		fmt.Fprintf(out, "%s: %s\n", n.name, n.URL())
 	}
-	fmt.Fprintf(out, "\n%s\n", fleetText(chain.ID(), nodes))
+	fmt.Fprintf(out, "\n%s\n", fleet.text())
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var work sync.WaitGroup
 	var failed error
 	work.Go(func() { chain.Produce(ctx, o.interval) })
-	work.Go(func() { forkEvery(ctx, chain, o.forkEvery) })
-	work.Go(func() {
-		pick := func(turn int) int { return turn % len(nodes) }
-		failed = killEvery(ctx, nodes, o.killEvery, pick, func(what string) {
-			fmt.Fprintf(out, "%s %s\n", time.Now().Format(time.TimeOnly), what)
+	work.Go(func() { fleet.forkEvery(ctx, o.forkEvery) })
+	if o.killEvery > 0 {
+		work.Go(func() {
+			next := func(turn int) *simNode {
+				if !pause(ctx, o.killEvery-o.killEvery/2) {
+					return nil
+				}
+				return fleet.nodes[turn%len(fleet.nodes)]
+			}
+			failed = fleet.kill(ctx, o.killEvery/2, next, func(n *simNode, killed bool) {
+				fmt.Fprintf(out, "%s %s\n", time.Now().Format(time.TimeOnly), tale(n, killed))
+			})
+			if failed != nil {
+				cancel()
+			}
 		})
-		if failed != nil {
-			cancel()
-		}
-	})
+	}
 	work.Wait()
 	return failed
 }
@@ -140,82 +159,4 @@ func splitPayload(total int) simulator.Sizes {
 	s := simulator.Sizes{Block: total / 4, Traces: total / 2}
 	s.Deltas = total - s.Block - s.Traces
 	return s
-}
-
-// startNodes starts one node on each address, or none.
-func startNodes(chain *simulator.Chain, addresses []string) ([]*simulator.Node, error) {
-	var nodes []*simulator.Node
-	for _, a := range addresses {
-		n, err := simulator.Start(chain, simulator.Options{Address: a})
-		if err != nil {
-			closeNodes(nodes)
-			return nil, err
-		}
-		nodes = append(nodes, n)
-	}
-	return nodes, nil
-}
-
-func closeNodes(nodes []*simulator.Node) {
-	for _, n := range nodes {
-		n.Close()
-	}
-}
-
-// fleetText is a configuration for simulated nodes.
-func fleetText(chainID ship.ID, nodes []*simulator.Node) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, `admin { address = "127.0.0.1:9090" }
-
-listener "ship" "sim" {
-  address            = "127.0.0.1:17000"
-  chain_id           = "%s"
-  upstream_reconnect = "200ms"
-  upstream_status    = "1s"
-`, chainID)
-	for i, n := range nodes {
-		fmt.Fprintf(&b, "\n  server \"sim-%d\" {\n    endpoint = \"%s\"\n  }\n", i+1, n.Addr())
-	}
-	b.WriteString("}\n")
-	return b.String()
-}
-
-// forkDepth is how many blocks a fork replaces.
-const forkDepth = 3
-
-// forkEvery makes a fork each time until ctx ends; 0 is never.
-func forkEvery(ctx context.Context, chain *simulator.Chain, every time.Duration) {
-	for every > 0 && pause(ctx, every) {
-		lag := chain.Head().Num - chain.LIB().Num
-		// An error means that the chain is too short for it, which passes.
-		_, _ = chain.Reorg(min(forkDepth, lag))
-	}
-}
-
-// killEvery kills a node each time until ctx ends, 0 is never, and restarts it
-// half the time later, or when ctx ends. pick chooses the node of each turn.
-func killEvery(ctx context.Context, nodes []*simulator.Node, every time.Duration, pick func(turn int) int, tell func(what string)) error {
-	for turn := 0; every > 0 && pause(ctx, every-every/2); turn++ {
-		i := pick(turn)
-		nodes[i].Kill()
-		tell(fmt.Sprintf("node %d is killed", i+1))
-		pause(ctx, every/2)
-		if err := nodes[i].Restart(); err != nil {
-			return err
-		}
-		tell(fmt.Sprintf("node %d is back", i+1))
-	}
-	return nil
-}
-
-// pause waits; it returns false as soon as ctx ends.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -48,7 +48,7 @@ func TestSimPrintsAConfiguration(t *testing.T) {
 	simOutput(t, o, func(ctx context.Context, next func() string) {
 		var text strings.Builder
 		for line := next(); line != "}"; line = next() {
-			if !strings.HasPrefix(line, "node ") {
+			if !strings.Contains(line, ": ws://") {
 				text.WriteString(line + "\n")
 			}
 		}
@@ -81,10 +81,26 @@ func TestSimPrintsAConfiguration(t *testing.T) {
 	})
 }
 
+func TestSimWithArchives(t *testing.T) {
+	o := simOptions{nodes: 1, archives: 2, interval: time.Second, libLag: 12, history: 50}
+	simOutput(t, o, func(_ context.Context, next func() string) {
+		for _, want := range []string{"node-1", "archive-1a", "archive-1b", "archive-2a", "archive-2b"} {
+			if line := next(); !strings.HasPrefix(line, want+": ws://") {
+				t.Errorf("line %q, want one of %s", line, want)
+			}
+		}
+		for line := next(); !strings.Contains(line, "end = 39"); line = next() {
+			if line == "}" {
+				t.Fatal("no archive ends behind the last irreversible block")
+			}
+		}
+	})
+}
+
 func TestSimKillsInTurn(t *testing.T) {
 	o := simOptions{nodes: 2, interval: time.Second, libLag: 1, history: 1, killEvery: 40 * time.Millisecond}
 	simOutput(t, o, func(_ context.Context, next func() string) {
-		for _, want := range []string{"node 1 is killed", "node 1 is back", "node 2 is killed", "node 2 is back", "node 1 is killed"} {
+		for _, want := range []string{"node-1 is killed", "node-1 is back", "node-2 is killed", "node-2 is back", "node-1 is killed"} {
 			line := next()
 			for !strings.HasSuffix(line, "is killed") && !strings.HasSuffix(line, "is back") {
 				line = next()

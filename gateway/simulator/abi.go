@@ -37,10 +37,14 @@ type abiTable struct {
 	KeyNames []string `json:"key_names"`
 }
 
+// ABIWith is the ABI of a Spring node with one more type, so that it is another
+// one than all nodes have.
+func ABIWith(extra string) []byte { return abiText(false, extra) }
+
 // abiText is the first message of a node: enough of the State History ABI to
 // read every message of the protocol with it, though not what is inside the
 // payload fields. v0Only leaves out what nodes before Spring lack.
-func abiText(v0Only bool) []byte {
+func abiText(v0Only bool, extra ...string) []byte {
 	position := func(names ...string) (out []abiField) {
 		for _, n := range names {
 			out = append(out, abiField{n, "block_position"})
@@ -94,6 +98,9 @@ func abiText(v0Only bool) []byte {
 		)
 		doc.Variants[0].Types = append(doc.Variants[0].Types, "get_blocks_request_v1", "get_status_request_v1")
 		doc.Variants[1].Types = append(doc.Variants[1].Types, "get_blocks_result_v1", "get_status_result_v1")
+	}
+	for _, name := range extra {
+		doc.Structs = append(doc.Structs, abiStruct{Name: name, Fields: []abiField{}})
 	}
 	text, err := json.Marshal(doc)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,6 +23,13 @@ type ClientOptions struct {
 	AckEvery uint32
 	// Keep remembers every block result for Results.
 	Keep bool
+	// KeepTimes remembers when each block came for Arrivals.
+	KeepTimes bool
+	// First is the first block that the server has: below it results have no
+	// ids, and from there on all have. 0 checks neither.
+	First uint32
+	// MayLack are the parts that a block may lack although they were asked for.
+	MayLack ship.Parts
 	// CheckPayload compares payload fields with those that a Node makes.
 	CheckPayload bool
 }
@@ -39,10 +47,11 @@ type Client struct {
 
 	mu   sync.Mutex
 	cond *sync.Cond
-	// The three below are guarded by mu.
+	// Those below are guarded by mu.
 	judge    judge
 	results  []ship.Block
 	statuses []ship.Status
+	arrivals arrivals
 
 	// end is set before done is closed.
 	end End
@@ -80,6 +89,7 @@ func Dial(ctx context.Context, url string, o ClientOptions) (*Client, error) {
 	}
 	c := &Client{opt: o, ws: ws, done: make(chan struct{}), turn: make(chan struct{}, 1)}
 	c.cond = sync.NewCond(&c.mu)
+	c.judge.first, c.judge.mayLack = o.First, o.MayLack
 	stop := context.AfterFunc(ctx, func() { _ = ws.NetConn().Close() })
 	c.abi, err = readABI(ws)
 	if !stop() && err == nil {
@@ -129,6 +139,7 @@ func (c *Client) Status(ctx context.Context, v1 bool) (ship.Status, error) {
 func (c *Client) Ask(q ship.BlocksRequest) error {
 	c.mu.Lock()
 	c.judge.ask(&q)
+	c.arrivals = arrivals{first: q.Start, since: time.Now()}
 	c.mu.Unlock()
 	return c.Send(ship.AppendRequest(nil, &q))
 }
@@ -149,6 +160,11 @@ func (c *Client) Send(msg []byte) error {
 		return c.end
 	}
 	defer func() { <-c.turn }()
+	if len(msg) > 0 && (msg[0] == ship.StatusRequestV0 || msg[0] == ship.StatusRequestV1) {
+		c.mu.Lock()
+		c.judge.statuses = append(c.judge.statuses, msg[0] == ship.StatusRequestV1)
+		c.mu.Unlock()
+	}
 	if err := c.ws.WriteMessage(websocket.BinaryMessage, msg); err != nil {
 		return fmt.Errorf("send a request: %w", err)
 	}
@@ -180,6 +196,24 @@ func (c *Client) Results() []ship.Block {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]ship.Block(nil), c.results...)
+}
+
+// Arrivals are the times from the last Ask to each block from its start on, in
+// order, with ClientOptions.KeepTimes; the time of a block that did not come is
+// negative. A number that came again, as in a fork, has its first time.
+func (c *Client) Arrivals() []time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.arrivals.at)
+}
+
+// Between is the time from the block before block n to block n, such as that of
+// a handoff when n begins a leg; ok is false unless both came since the last
+// Ask, with ClientOptions.KeepTimes.
+func (c *Client) Between(n uint32) (d time.Duration, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.arrivals.between(n)
 }
 
 // Wait returns nil as soon as cond holds for the report. Otherwise it returns
@@ -243,9 +277,10 @@ func (c *Client) read() {
 	})
 	var err error
 	for err == nil {
+		var kind int
 		var msg []byte
-		if _, msg, err = c.ws.ReadMessage(); err == nil {
-			err = c.take(msg)
+		if kind, msg, err = c.ws.ReadMessage(); err == nil {
+			err = c.take(kind, msg)
 		}
 	}
 	_ = c.ws.Close()
@@ -271,11 +306,15 @@ func (c *Client) update(f func()) {
 	c.cond.Broadcast()
 }
 
-func (c *Client) take(msg []byte) error {
+func (c *Client) take(kind int, msg []byte) error {
+	if kind != websocket.BinaryMessage {
+		c.update(func() { c.judge.Unknown++ })
+		return nil
+	}
 	var s ship.Status
 	if len(msg) > 0 && ship.IsStatus(msg[0], len(msg)) && ship.DecodeStatus(msg, &s) == nil {
 		c.update(func() {
-			c.judge.tip(s.Head, s.LIB)
+			c.judge.status(&s)
 			c.statuses = append(c.statuses, s)
 		})
 		return nil
@@ -291,7 +330,11 @@ func (c *Client) take(msg []byte) error {
 		if corrupt {
 			c.judge.Corrupt++
 		}
+		c.judge.shape(&r)
 		c.judge.block(&r.BlockHeader, time.Now())
+		if c.opt.KeepTimes && r.HasThis {
+			c.arrivals.note(r.This.Num, time.Now())
+		}
 		if c.opt.Keep {
 			c.results = append(c.results, r)
 		}

@@ -14,8 +14,10 @@ type conn struct {
 	node *Node
 	// ahead are bytes that were read already, to be read again first.
 	ahead []byte
-	done  chan struct{}
-	once  sync.Once
+	// upgraded is whether it counts as a link, guarded by the node's mutex.
+	upgraded bool
+	done     chan struct{}
+	once     sync.Once
 }
 
 func (c *conn) Read(p []byte) (int, error) {

@@ -33,10 +33,25 @@ type Report struct {
 	HeadBacks, LIBBacks uint64
 	// Overruns are block results without credit.
 	Overruns uint64
+	// Beyond are blocks at or above the end of the request.
+	Beyond uint64
 	// Corrupt are payloads of other bytes than a Node makes, when checked.
 	Corrupt uint64
 	// Unknown are messages that are neither a block result nor a status.
 	Unknown uint64
+	// OtherVersions are block results and statuses of another version than was
+	// asked for, Unasked the statuses that nobody asked for.
+	OtherVersions, Unasked uint64
+	// Lacking are the blocks without a part that was asked for, unless
+	// ClientOptions.MayLack has it.
+	Lacking Lacking
+	// Early are blocks with an id below ClientOptions.First, Nameless results
+	// without one from there on.
+	Early, Nameless uint64
+
+	// NoPrevs are the blocks without prev_block that follow one that was sent.
+	// They are no fault: a live node has none at its first block.
+	NoPrevs uint64
 
 	// Last is the last block; Head and LIB are the highest that were sent.
 	Last, Head, LIB ship.Pos
@@ -44,6 +59,9 @@ type Report struct {
 	// the last, while blocks were asked for and there was credit.
 	LongestSilence time.Duration
 }
+
+// Lacking counts blocks by the part that they lack.
+type Lacking struct{ Block, Traces, Deltas, Finality uint64 }
 
 // Err is an error that names everything a correct endpoint would not have
 // sent, or nil.
@@ -55,7 +73,11 @@ func (r Report) Err() error {
 	}{
 		{"blocks sent twice", r.Duplicates}, {"gaps", r.Gaps}, {"blocks that do not link to the one before", r.BrokenLinks},
 		{"falls of head", r.HeadBacks}, {"falls of LIB", r.LIBBacks}, {"results beyond the credit", r.Overruns},
-		{"changed payloads", r.Corrupt}, {"unknown messages", r.Unknown},
+		{"blocks beyond the end", r.Beyond}, {"changed payloads", r.Corrupt}, {"unknown messages", r.Unknown},
+		{"results of another version", r.OtherVersions}, {"statuses that were not asked for", r.Unasked},
+		{"results without the block", r.Lacking.Block}, {"results without traces", r.Lacking.Traces},
+		{"results without deltas", r.Lacking.Deltas}, {"results without finality data", r.Lacking.Finality},
+		{"ids below the first block", r.Early}, {"results without ids", r.Nameless},
 	} {
 		if f.count > 0 {
 			found = append(found, fmt.Sprintf("%s: %d", f.what, f.count))
@@ -70,12 +92,16 @@ func (r Report) Err() error {
 // judge checks a stream result by result.
 type judge struct {
 	Report
-	asked        bool
-	irreversible bool
-	expected     uint32
-	end          uint32
-	credit       uint64
-	received     uint64
+	// first and mayLack are the client's options.
+	first   uint32
+	mayLack ship.Parts
+
+	asked    bool
+	req      ship.BlocksRequest
+	statuses []bool // that are owed, true is v1
+	expected uint32
+	credit   uint64
+	received uint64
 	// ids are the blocks sent, without a hole, the first of them number base.
 	ids  []ship.ID
 	base uint32
@@ -87,8 +113,9 @@ type judge struct {
 const maxIDs = 1 << 14
 
 func (j *judge) ask(q *ship.BlocksRequest) {
-	j.asked, j.irreversible = true, q.Irreversible
-	j.expected, j.end, j.credit = q.Start, q.End, uint64(q.MaxInFlight)
+	j.asked, j.req = true, *q
+	j.req.Have = nil
+	j.expected, j.credit = q.Start, uint64(q.MaxInFlight)
 	j.forget(q.Start)
 	j.last = time.Time{}
 }
@@ -97,6 +124,41 @@ func (j *judge) ack(n uint32) {
 	if j.asked {
 		j.credit += uint64(n)
 	}
+}
+
+// status judges a status result.
+func (j *judge) status(s *ship.Status) {
+	switch {
+	case len(j.statuses) == 0:
+		j.Unasked++
+	default:
+		if j.statuses[0] != s.V1 {
+			j.OtherVersions++
+		}
+		j.statuses = j.statuses[1:]
+	}
+	j.tip(s.Head, s.LIB)
+}
+
+// shape judges a block result apart from its place in the stream.
+func (j *judge) shape(r *ship.Block) {
+	if j.asked && r.V1 != j.req.V1 {
+		j.OtherVersions++
+	}
+	if !r.HasThis {
+		return
+	}
+	lacks := func(count *uint64, asked, may bool, field []byte) {
+		if asked && !may && field == nil {
+			*count++
+		}
+	}
+	q, may := &j.req, &j.mayLack
+	lacks(&j.Lacking.Block, q.FetchBlock, may.Block, r.Block)
+	// Nobody has traces of block 1.
+	lacks(&j.Lacking.Traces, q.FetchTraces && r.This.Num > 1, may.Traces, r.Traces)
+	lacks(&j.Lacking.Deltas, q.FetchDeltas, may.Deltas, r.Deltas)
+	lacks(&j.Lacking.Finality, q.V1 && q.FetchFinality, may.Finality, r.Finality)
 }
 
 func (j *judge) tip(head, lib ship.Pos) {
@@ -129,21 +191,24 @@ func (j *judge) block(r *ship.BlockHeader, now time.Time) {
 		j.blank(r)
 	}
 	j.last = time.Time{}
-	if j.credit > 0 && j.expected < j.end {
+	if j.credit > 0 && j.expected < j.req.End {
 		j.last = now
 	}
 }
 
 func (j *judge) blank(r *ship.BlockHeader) {
 	gate := r.Head.Num
-	if j.irreversible {
+	if j.req.Irreversible {
 		gate = r.LIB.Num
 	}
-	if j.expected > gate || j.expected >= j.end {
+	if j.expected > gate || j.expected >= j.req.End {
 		j.KeepAlives++
 		return
 	}
 	j.IDless++
+	if j.first > 0 && j.expected >= j.first {
+		j.Nameless++
+	}
 	j.ids = nil
 	j.expected++
 }
@@ -151,6 +216,12 @@ func (j *judge) blank(r *ship.BlockHeader) {
 // place compares a block with what was sent before. lib is the LIB before it.
 func (j *judge) place(r *ship.BlockHeader, lib uint32) {
 	n := r.This.Num
+	if n < j.first {
+		j.Early++
+	}
+	if n >= j.req.End {
+		j.Beyond++
+	}
 	switch {
 	case n > j.expected:
 		j.Gaps++
@@ -165,7 +236,10 @@ func (j *judge) place(r *ship.BlockHeader, lib uint32) {
 		j.Forks++
 		j.forget(n)
 	}
-	if id, ok := j.id(n - 1); ok && r.HasPrev && (r.Prev.ID != id || r.Prev.Num != n-1) {
+	switch id, ok := j.id(n - 1); {
+	case ok && !r.HasPrev:
+		j.NoPrevs++
+	case ok && (r.Prev.ID != id || r.Prev.Num != n-1):
 		j.BrokenLinks++
 	}
 	if len(j.ids) == 0 {

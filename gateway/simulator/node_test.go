@@ -235,6 +235,7 @@ func TestFields(t *testing.T) {
 			play(t, ChainOptions{}, opt, func(s *scene) {
 				q := everything(tt.block, tt.block+1, 1)
 				q.V1, q.FetchFinality = tt.v1, tt.v1
+				s.allow(all)
 				s.must(s.client.Ask(q))
 				r := s.next()[0]
 				if r.V1 != tt.v1 {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/gorilla/websocket"
 
@@ -17,12 +18,13 @@ const batchSize = 64 << 10
 
 // session is one client of a node: one request, one credit, one cursor (N1).
 type session struct {
-	node *Node
-	conn *conn
-	ws   *websocket.Conn
-	wake chan struct{}
-	// asked is whether there is a get_blocks request.
-	asked atomic.Bool
+	node  *Node
+	conn  *conn
+	ws    *websocket.Conn
+	wake  chan struct{}
+	began time.Time
+	// asked is whether there is a get_blocks request, spoke any request.
+	asked, spoke atomic.Bool
 
 	mu     sync.Mutex
 	req    ship.BlocksRequest
@@ -31,10 +33,8 @@ type session struct {
 	// fresh is true until something was sent for the request.
 	fresh bool
 	// update is that a node with keep-alives has something to tell.
-	update bool
-	// judged is the block whose faults were taken already, when isJudged.
-	judged   uint32
-	isJudged bool
+	update   bool
+	trouble  trouble
 	seen     view
 	statuses []bool // true is v1
 	pongs    []string
@@ -42,11 +42,15 @@ type session struct {
 	ended    bool
 
 	// What follows is the writer's own.
+	greeted          bool
 	message, payload []byte
 }
 
-func newSession(n *Node, c *conn, ws *websocket.Conn) *session {
-	s := &session{node: n, conn: c, ws: ws, wake: make(chan struct{}, 1), seen: n.observe().view, payload: []byte{}}
+func newSession(n *Node, c *conn, ws *websocket.Conn, g greeting) *session {
+	s := &session{
+		node: n, conn: c, ws: ws, wake: make(chan struct{}, 1), began: time.Now(), seen: n.observe().view,
+		trouble: trouble{greeting: g}, payload: []byte{},
+	}
 	ws.SetPingHandler(s.ping)
 	ws.SetCloseHandler(s.closed)
 	return s
@@ -86,7 +90,10 @@ func (s *session) ping(data string) error {
 
 // closed answers with the client's own code, without its reason, as nodeos does.
 func (s *session) closed(code int, _ string) error {
-	if code == websocket.CloseNoStatusReceived {
+	switch code {
+	case closeNormal:
+		s.node.closes.Add(1)
+	case websocket.CloseNoStatusReceived:
 		code = closeNormal
 	}
 	s.sayBye(code)
@@ -123,6 +130,7 @@ func (s *session) take(msg []byte) error {
 	if !r.Known() || s.node.opt.V0Only && r.Variant >= ship.BlocksRequestV1 {
 		return errUnknownRequest
 	}
+	s.spoke.Store(true)
 	switch r.Variant {
 	case ship.AckRequestV0:
 		s.node.acks.Add(1)
@@ -131,33 +139,34 @@ func (s *session) take(msg []byte) error {
 		s.node.statuses.Add(1)
 		s.do(func() { s.statuses = append(s.statuses, r.Variant == ship.StatusRequestV1) })
 	default:
-		s.node.requests.Add(1)
+		s.node.remember(&r.Blocks)
 		o := s.node.observe()
-		s.do(func() { s.ask(&r.Blocks, o.view) })
+		s.do(func() { s.ask(&r.Blocks, &o) })
 	}
 	return nil
 }
 
 // ask replaces request, credit and cursor (N1, N2).
-func (s *session) ask(q *ship.BlocksRequest, v view) {
-	s.req, s.credit, s.cursor, s.seen = *q, q.MaxInFlight, q.Start, v
+func (s *session) ask(q *ship.BlocksRequest, o *observation) {
+	s.req, s.credit, s.cursor, s.seen = *q, q.MaxInFlight, q.Start, o.view
 	for _, p := range q.Have {
-		if p.Num < s.cursor && !(s.node.knows(p.Num, &v) && v.pos(p.Num) == p) {
+		if !s.node.isArchive() && p.Num < s.cursor && !(o.knows(p.Num) && o.view.pos(p.Num) == p) {
 			s.cursor = p.Num
 		}
 	}
 	if s.node.opt.RaiseStart {
-		s.cursor = max(s.cursor, s.node.opt.First)
+		s.cursor = max(s.cursor, o.logs.first())
 	}
-	s.fresh, s.update, s.isJudged = true, true, false
+	s.fresh, s.update = true, true
+	s.trouble.judged, s.trouble.twist = [moments]judged{}, twist{}
 	s.req.Have = nil
 	s.asked.Store(true)
 }
 
 // follow moves to a newer view. Applying a block below the cursor moves the
-// cursor back to it (N4).
+// cursor back to it (N4); an archive applies none.
 func (s *session) follow(v *view) {
-	if n, ok := s.seen.firstNew(v); ok {
+	if n, ok := s.seen.firstNew(v); ok && !s.node.isArchive() {
 		s.cursor = min(s.cursor, n)
 		s.update = true
 	}
@@ -171,12 +180,15 @@ func (s *session) write() {
 		chain, node := s.node.chain.next(), s.node.next()
 		var last bool
 		out, last = s.fill(out[:0])
+		var err error
 		if len(out) > 0 {
-			if err := s.send(out); err != nil {
-				return
-			}
+			err = s.send(out)
 		}
-		if last {
+		if then := s.trouble.then; then != nil {
+			s.trouble.then = nil
+			then()
+		}
+		if last || err != nil {
 			return
 		}
 		if len(out) > 0 {
@@ -185,14 +197,32 @@ func (s *session) write() {
 			}
 			continue
 		}
-		select {
-		case <-chain:
-		case <-node:
-		case <-s.wake:
-		case <-s.conn.done:
+		if !s.sleep(chain, node) {
 			return
 		}
 	}
+}
+
+// sleep waits for something to do; it returns false when the connection ends.
+func (s *session) sleep(chain, node <-chan struct{}) bool {
+	var alarm <-chan time.Time
+	s.mu.Lock()
+	at := s.alarm()
+	s.mu.Unlock()
+	if !at.IsZero() {
+		timer := time.NewTimer(time.Until(at))
+		defer timer.Stop()
+		alarm = timer.C
+	}
+	select {
+	case <-chain:
+	case <-node:
+	case <-s.wake:
+	case <-alarm:
+	case <-s.conn.done:
+		return false
+	}
+	return true
 }
 
 func (s *session) send(out []byte) error {
@@ -211,13 +241,25 @@ func (s *session) send(out []byte) error {
 // fill appends what is to be sent now, at most about a batch. When it reports
 // last the link ends after it.
 func (s *session) fill(out []byte) (_ []byte, last bool) {
-	if s.message == nil {
-		out = appendFrame(out, true, opText, s.node.abi)
-		s.message = make([]byte, 0, 1024)
-	}
 	o := s.node.observe()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	t, now := &s.trouble, time.Now()
+	t.pass(now)
+	age := now.Sub(s.began)
+	if t.idle > 0 && age >= t.idle && !s.spoke.Load() {
+		if !t.mute {
+			return out, true
+		}
+		t.silent = true
+	}
+	if t.silent || !s.greeted && (t.noABI || age < t.abiLate) {
+		return out, s.ended
+	}
+	if !s.greeted {
+		out = appendFrame(out, true, opText, t.abi)
+		s.greeted, s.message = true, make([]byte, 0, 1024)
+	}
 	s.follow(&o.view)
 	for _, p := range s.pongs {
 		out = appendFrame(out, true, opPong, []byte(p))
@@ -232,9 +274,9 @@ func (s *session) fill(out []byte) (_ []byte, last bool) {
 		s.statuses = s.statuses[:0]
 	}
 	if s.asked.Load() && !o.stall && s.bye == 0 && !s.ended {
-		head, lib := o.view.pos(o.view.head), o.view.pos(o.view.lib)
+		r := ship.Block{BlockHeader: ship.BlockHeader{V1: s.req.V1, Head: o.view.pos(o.view.head), LIB: o.view.pos(o.view.lib)}}
 		for more := true; more && len(out) < batchSize; {
-			if out, more, last = s.next(out, &o.view, head, lib); last {
+			if out, more, last = s.next(out, &o, &r); last {
 				return out, true
 			}
 		}
@@ -245,81 +287,72 @@ func (s *session) fill(out []byte) (_ []byte, last bool) {
 	return out, s.ended
 }
 
-// next appends one block result, if one is due (N3).
-func (s *session) next(out []byte, v *view, head, lib ship.Pos) (_ []byte, more, last bool) {
-	gate := v.head
-	if s.req.Irreversible {
-		gate = v.lib
-	}
-	if s.credit == 0 {
+// next appends one block result, if one is due (N3). r is one without a block.
+func (s *session) next(out []byte, o *observation, r *ship.Block) (_ []byte, more, last bool) {
+	if s.trouble.resting() {
 		return out, false, false
 	}
-	r := ship.Block{BlockHeader: ship.BlockHeader{V1: s.req.V1, Head: head, LIB: lib}}
-	if s.cursor > gate || s.cursor >= s.req.End {
-		if !s.node.opt.KeepAlives || !s.update {
-			return out, false, false
-		}
+	gate := o.view.head
+	if s.req.Irreversible {
+		gate = o.view.lib
+	}
+	m := due
+	switch {
+	case s.cursor > gate || s.cursor >= s.req.End:
+		m = past
+	case s.credit == 0:
+		m = broke
+	}
+	if m == past && s.credit == 0 {
+		return out, false, false
+	}
+	out, fate := s.suffer(m, out, o, r)
+	switch {
+	case fate == moved:
+		return out, true, false
+	case fate != goesOn:
+		return out, false, fate == ends
+	case m == past && s.node.opt.KeepAlives && s.update && s.credit > 0:
 		s.update = false
-		return s.emit(out, &r), false, false
+		return s.emit(out, r, twist{}), false, false
+	case m != due || s.credit == 0: // a fault may have taken the last credit
+		return out, false, false
 	}
-	tear, badPrev := false, false
-	if !s.isJudged || s.judged != s.cursor {
-		s.judged, s.isJudged = s.cursor, true
-		for _, f := range s.node.strike(s.cursor, s.fresh) {
-			switch f.Kind {
-			case Drop:
-				return out, false, true
-			case CloseLink:
-				return appendClose(out, closeNormal), false, true
-			case Tear:
-				tear = true
-			case Replay:
-				s.cursor -= min(f.Count, max(s.cursor, 1)-1)
-			case Jump:
-				s.cursor += f.Count
-			case BreakPrev:
-				badPrev = true
-			case Hasten:
-				hasty := r
-				s.describe(&hasty, v)
-				hasty.Traces, hasty.Deltas = nil, nil
-				out = s.emit(out, &hasty)
-			case Garbage:
-				out = appendFrame(out, true, opBinary, []byte("\x7fnothing that anybody knows"))
-			}
-		}
-		if s.cursor != s.judged {
-			s.fresh = false
-			return out, true, false
-		}
-	}
-	s.describe(&r, v)
-	if badPrev {
-		r.Prev.ID[31] ^= 1
-	}
-	before := len(out)
-	out = s.emit(out, &r)
+	before, tear := len(out), s.trouble.twist.tear
+	out = s.sendBlock(out, o, r)
 	if tear {
 		return out[:before+(len(out)-before)/2], false, true
 	}
-	s.cursor++
-	s.fresh, s.update = false, false
 	return out, true, false
 }
 
+// sendBlock appends the result of the block at the cursor and moves on. r is
+// one without a block.
+func (s *session) sendBlock(out []byte, o *observation, r *ship.Block) []byte {
+	block, t := *r, &s.trouble
+	s.describe(&block, o)
+	out = s.emit(out, &block, t.twist)
+	s.cursor++
+	s.fresh, s.update, t.twist = false, false, twist{}
+	if t.pace > 0 {
+		t.notBefore = time.Now().Add(t.pace)
+	}
+	return out
+}
+
 // describe fills in the block at the cursor, as far as the node has it.
-func (s *session) describe(r *ship.Block, v *view) {
-	n, q, o := s.cursor, &s.req, &s.node.opt
-	if !s.node.knows(n, v) {
+func (s *session) describe(r *ship.Block, o *observation) {
+	n, q := s.cursor, &s.req
+	if !o.knows(n) {
 		return
 	}
-	r.HasThis, r.This = true, v.pos(n)
-	if n > 1 && s.node.knows(n-1, v) {
-		r.HasPrev, r.Prev = true, v.pos(n-1)
+	r.HasThis, r.This = true, o.view.pos(n)
+	if n > 1 && o.knows(n-1) {
+		r.HasPrev, r.Prev = true, o.view.pos(n-1)
 	}
 	s.payload = s.payload[:0]
-	field := func(want bool, begin uint32, f Field, size int) []byte {
-		if !want || n < begin {
+	field := func(want bool, log ship.Range, f Field, size int) []byte {
+		if !want || !log.Contains(n) {
 			return nil
 		}
 		at := len(s.payload)
@@ -327,16 +360,23 @@ func (s *session) describe(r *ship.Block, v *view) {
 		return s.payload[at:len(s.payload):len(s.payload)]
 	}
 	sizes := &s.node.chain.sizes
-	r.Block = field(q.FetchBlock, o.First, FieldBlock, sizes.Block)
-	r.Traces = field(q.FetchTraces, o.TraceBegin, FieldTraces, sizes.Traces)
-	r.Deltas = field(q.FetchDeltas, o.StateBegin, FieldDeltas, sizes.Deltas)
-	r.Finality = field(q.FetchFinality, o.FinalityBegin, FieldFinality, sizes.Finality)
+	r.Block = field(q.FetchBlock, o.logs.Block, FieldBlock, sizes.Block)
+	r.Traces = field(q.FetchTraces, o.logs.Trace, FieldTraces, sizes.Traces)
+	r.Deltas = field(q.FetchDeltas, o.logs.State, FieldDeltas, sizes.Deltas)
+	r.Finality = field(q.FetchFinality, o.logs.Finality, FieldFinality, sizes.Finality)
 }
 
-func (s *session) emit(out []byte, r *ship.Block) []byte {
-	s.credit--
+// emit appends a block result, wrong as w says, at the cost of one credit.
+func (s *session) emit(out []byte, r *ship.Block, w twist) []byte {
+	if w != (twist{}) {
+		w.apply(r)
+	}
+	s.credit -= min(s.credit, 1)
 	s.node.results.Add(1)
 	s.message = ship.AppendBlock(s.message[:0], r)
+	if w.truncate {
+		return appendFrame(out, true, opBinary, s.message[:len(s.message)-1])
+	}
 	if s.node.opt.Whole {
 		return appendFrame(out, true, opBinary, s.message)
 	}
