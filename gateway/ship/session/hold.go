@@ -13,8 +13,9 @@ import (
 type hold struct {
 	active bool
 	since  time.Time
-	// tries counts the pauses that have run out.
+	// tries counts the pauses that have run out; the next one does at retry.
 	tries int
+	retry time.Time
 	// desperate: the next plan may use upstreams that are offline; last: after
 	// that the client is closed.
 	desperate, last bool
@@ -32,6 +33,7 @@ func (s *Session) enterHold(h *hold, p pipeline.Plan) bool {
 	defer s.mu.Unlock()
 	if !h.active {
 		h.active, h.since = true, time.Now()
+		h.retry = h.since.Add(forward.HoldPause(s.x.Session, 0))
 	}
 	if !s.leg.held || s.leg.block != s.x.Cursor {
 		s.leg.held, s.leg.block = true, s.x.Cursor
@@ -64,22 +66,18 @@ func (s *Session) enterHold(h *hold, p pipeline.Plan) bool {
 // or it is time for another try.
 func (s *Session) await(h *hold, p pipeline.Plan, changed, freed <-chan struct{}) {
 	var limit <-chan time.Time
-	pause := waitRecheck
-	retry := false
-	if h.active {
-		pause = forward.HoldPause(s.x.Session, h.tries)
-		retry = true
-		if left := time.Until(h.since.Add(s.Fleet.Config().Stitching.GapWait)); p.Bounded && left < pause {
-			pause, retry = left, false
-		}
-	}
-	if !p.Again.IsZero() {
-		if left := time.Until(p.Again); left < pause {
-			pause, retry = left, false
-		}
-	}
 	if p.Do != pipeline.Rest {
-		timer := time.NewTimer(pause)
+		at := time.Now().Add(waitRecheck)
+		if h.active {
+			at = h.retry
+			if p.Bounded {
+				at = earlier(at, h.since.Add(s.Fleet.Config().Stitching.GapWait))
+			}
+		}
+		if !p.Again.IsZero() {
+			at = earlier(at, p.Again)
+		}
+		timer := time.NewTimer(time.Until(at))
 		defer timer.Stop()
 		limit = timer.C
 	}
@@ -89,9 +87,17 @@ func (s *Session) await(h *hold, p pipeline.Plan, changed, freed <-chan struct{}
 	case <-s.wake:
 	case <-s.ended.Done():
 	case <-limit:
-		if retry {
+		if now := time.Now(); h.active && !now.Before(h.retry) {
 			h.tries++
+			h.retry = now.Add(forward.HoldPause(s.x.Session, h.tries))
 			h.desperate = true
 		}
 	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }

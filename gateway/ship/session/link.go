@@ -99,6 +99,23 @@ func (l *link) leave(why left) {
 	_ = l.SetReadDeadline(time.Unix(1, 0))
 }
 
+// partTime is how long an upstream has to take a Close frame and answer it.
+const partTime = time.Second
+
+// part closes a link that was left, once the upstream has seen why: what it had
+// sent on the way would turn an immediate close into a reset, which can overtake
+// the Close frame.
+func part(l *link) {
+	if l.SetReadDeadline(time.Now().Add(partTime)) == nil {
+		l.Reader.Discard()
+		for l.Reader.Fill() == nil {
+			l.Reader.Discard()
+		}
+	}
+	l.Reader.Release()
+	l.Node.Close()
+}
+
 // fail gives the link up because of the upstream.
 func (l *link) fail(end fleet.End) {
 	if l.left == notLeft {

@@ -83,13 +83,17 @@ func (s *Session) attend(ctx context.Context, b *standby) {
 		over = !s.watch(l, b)
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	// Dropped by now, it was not in time for the leg.
-	if over || b.dropped || s.closed {
+	over = over || b.dropped || s.closed
+	if over {
 		s.forget(b)
 		b.link = nil
-		s.discard(l)
+		s.Fleet.Release(b.upstream)
 		s.Fleet.Stats.Predials.Inc(fleet.PredialDiscarded)
+	}
+	s.mu.Unlock()
+	if over {
+		part(l)
 	}
 }
 

@@ -54,8 +54,7 @@ func (s *Session) stitch() {
 		}
 		end := s.relay(l)
 		pause, again := s.lost(l, end)
-		l.Reader.Release()
-		l.Node.Close()
+		s.racers.Go(func() { part(l) })
 		if !again || !s.rest(pause) {
 			return
 		}
