@@ -148,7 +148,7 @@ func TestCoverage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v := &View{Upstreams: tt.nodes}
 			for _, l := range []Log{Trace, ChainState} {
-				if got := v.Segments(l, tt.head); !slices.Equal(got, tt.want) {
+				if got := v.Ranges(l, tt.head); !slices.Equal(got, tt.want) {
 					t.Errorf("segments of %s: %v, %v was due", l, got, tt.want)
 				}
 				if got := v.Reported(l, tt.head); got != tt.reported {
