@@ -79,3 +79,14 @@ func (v *View) archiveABI() (best *Upstream) {
 	}
 	return best
 }
+
+// tellABI logs when clients get another ABI than before.
+func (o *owner) tellABI(old, v *View) {
+	switch {
+	case v.ABI == nil || old.ABI != nil && old.ABI.Fingerprint == v.ABI.Fingerprint:
+	case old.ABI == nil:
+		o.f.log.Info("the ABI that clients get is chosen", "fingerprint", v.ABI.Fingerprint, "from", v.ABISource, "provisional", v.ABIProvisional)
+	default:
+		o.f.log.Info("clients get another ABI from now on", "fingerprint", v.ABI.Fingerprint, "from", v.ABISource, "provisional", v.ABIProvisional)
+	}
+}

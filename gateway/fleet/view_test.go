@@ -115,8 +115,8 @@ func TestLagging(t *testing.T) {
 	}
 }
 
-// TestCoverage is M14 and T3 for a pool, with the fleet at block 200.
-func TestCoverage(t *testing.T) {
+// TestCoverageOfAPool is M14 and T3 for a pool, with the fleet at block 200.
+func TestCoverageOfAPool(t *testing.T) {
 	begins := func(list ...uint32) (all []Upstream) {
 		for _, b := range list {
 			all = append(all, known(b, b, 0))
