@@ -71,17 +71,16 @@ func (o *owner) hintArchive(u *Upstream, w *warnings) {
 	}
 	w.end = end
 	said := ""
-	if d := u.Server.Range; u.RangeMismatch() {
-		said = fmt.Sprintf("[%d,%d) %v %v", d.Begin, d.End, u.Trace, u.ChainState)
+	if u.RangeMismatch() {
+		declared := ship.Range(*u.Server.Range)
+		said = fmt.Sprint(declared, u.Trace, u.ChainState)
 		if said != w.mismatch {
 			o.f.log.Warn("an archive reports another range than the configuration declares; what it reports counts", "server", u.Server.Name,
-				"declared", rangeText(ship.Range{Begin: d.Begin, End: d.End}), "trace", rangeText(u.Trace), "chain_state", rangeText(u.ChainState))
+				"declared", declared, "trace", u.Trace, "chain_state", u.ChainState)
 		}
 	}
 	w.mismatch = said
 }
-
-func rangeText(r ship.Range) string { return fmt.Sprintf("[%d,%d)", r.Begin, r.End) }
 
 // lastBlock is the last block of the longest log, 0 without any.
 func (u *Upstream) lastBlock() uint32 {

@@ -125,7 +125,7 @@ func (u *Upstream) declare() {
 	}
 	u.Known, u.Trace, u.ChainState = false, ship.Range{}, ship.Range{}
 	if r := u.Server.Range; u.Frozen() && r != nil {
-		u.Known, u.Trace = true, ship.Range{Begin: r.Begin, End: r.End}
+		u.Known, u.Trace = true, ship.Range(*r)
 		u.ChainState = u.Trace
 	}
 }

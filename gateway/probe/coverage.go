@@ -1,7 +1,6 @@
 package probe
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -82,7 +81,7 @@ func RangesText(list []ship.Range) string {
 	var out []string
 	for _, r := range list {
 		if !r.Empty() {
-			out = append(out, rangeText(r))
+			out = append(out, r.String())
 		}
 	}
 	if len(out) == 0 {
@@ -90,5 +89,3 @@ func RangesText(list []ship.Range) string {
 	}
 	return strings.Join(out, " ")
 }
-
-func rangeText(r ship.Range) string { return fmt.Sprintf("[%d,%d)", r.Begin, r.End) }

@@ -142,7 +142,7 @@ func (l *Listener) Faults() []string {
 	if l.Stitched() {
 		for _, log := range []fleet.Log{fleet.Trace, fleet.ChainState} {
 			for _, hole := range l.Coverage[log].Gaps {
-				out = append(out, fmt.Sprintf("no server has the blocks %s in its %s log", rangeText(hole), log))
+				out = append(out, fmt.Sprintf("no server has the blocks %s in its %s log", hole, log))
 			}
 		}
 	}
@@ -164,8 +164,8 @@ func (l *Listener) fault(s *Server) string {
 	case !s.Reported():
 		return "has no block yet"
 	case s.Range != nil && !fleet.Fits(*s.Range, s.Status.Trace, s.Status.ChainState):
-		return fmt.Sprintf("declares the range [%d,%d), but reports trace %s and chain_state %s",
-			s.Range.Begin, s.Range.End, rangeText(s.Status.Trace), rangeText(s.Status.ChainState))
+		return fmt.Sprintf("declares the range %s, but reports trace %s and chain_state %s",
+			ship.Range(*s.Range), s.Status.Trace, s.Status.ChainState)
 	}
 	return ""
 }
