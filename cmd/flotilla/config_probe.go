@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 
 	"flotilla/gateway/config"
+	"flotilla/gateway/fleet"
 	"flotilla/gateway/probe"
 	"flotilla/gateway/ship"
 	"flotilla/gateway/tlsfiles"
@@ -173,9 +174,8 @@ func row(s *probe.Server) []string {
 
 func printCoverage(out io.Writer, l *probe.Listener) {
 	fmt.Fprintln(out, "  Coverage")
-	for i := range l.Coverage.Logs {
-		log := &l.Coverage.Logs[i]
-		fmt.Fprintf(out, "    %-12s %s\n", log.Name, log)
+	for _, log := range fleet.Logs {
+		fmt.Fprintf(out, "    %-12s %s\n", log, probe.RangesText(l.Coverage[log].Ranges))
 	}
 	fmt.Fprintf(out, "    %-12s %s\n", "holes", probe.RangesText(l.Coverage.Holes()))
 	for _, s := range l.Servers {

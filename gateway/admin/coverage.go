@@ -1,93 +1,167 @@
 package admin
 
 import (
-	"slices"
+	"encoding/json"
+	"net/http"
 
+	"flotilla/gateway/config"
 	"flotilla/gateway/fleet"
 	"flotilla/gateway/ship"
 )
 
-// logCoverage is what the fleet has of one log (spec "observability" 2).
-type logCoverage struct {
-	// reported is the top component: what status replies say.
-	reported ship.Range
-	// gaps are the holes below it, ascending.
-	gaps []ship.Range
-	// offlineOnly are its parts that no counted upstream has, ascending.
-	offlineOnly []ship.Range
-	// segments are the ranges with a constant set of upstreams, ascending.
-	segments []segment
-}
-
-// segment is a block range and the upstreams that have all of it, by their
-// index in the view.
-type segment struct {
-	ship.Range
-	upstreams []int
-}
-
-// cover takes the coverage of a log from a view. An upstream counts with what
-// it reported last, online or not.
-func cover(v *fleet.View, log fleet.Log, head uint32) logCoverage {
-	c := logCoverage{reported: v.Reported(log, head), gaps: gaps(v.Segments(log, head)), segments: segments(v, log, head)}
-	for _, s := range c.segments {
-		if s.Begin < c.reported.Begin || slices.ContainsFunc(s.upstreams, func(i int) bool { return counted(&v.Upstreams[i]) }) {
-			continue
-		}
-		if n := len(c.offlineOnly); n > 0 && c.offlineOnly[n-1].End == s.Begin {
-			c.offlineOnly[n-1].End = s.End
-		} else {
-			c.offlineOnly = append(c.offlineOnly, s.Range)
-		}
+// The document of spec "observability" section 2.
+type (
+	coverageDocument struct {
+		Listeners []coverageListener `json:"listeners"`
 	}
-	return c
-}
-
-// gaps are the holes between ascending ranges.
-func gaps(covered []ship.Range) (holes []ship.Range) {
-	for i := 1; i < len(covered); i++ {
-		holes = append(holes, ship.Range{Begin: covered[i-1].End, End: covered[i].Begin})
+	coverageListener struct {
+		Name             *string                `json:"name"`
+		Topology         config.Topology        `json:"topology"`
+		Generation       uint64                 `json:"generation"`
+		Head             *coveragePos           `json:"head"`
+		LIB              *coveragePos           `json:"lib"`
+		ChainID          *string                `json:"chain_id"`
+		StatusReady      bool                   `json:"status_ready"`
+		FrozenUnreported int                    `json:"frozen_unreported"`
+		ABI              *coverageABI           `json:"abi"` // of a stitched listener only
+		Logs             map[string]coverageLog `json:"logs"`
+		ChainAPI         *struct{}              `json:"chain_api"` // not served yet
 	}
-	return holes
+	coverageABI struct {
+		Fingerprint string   `json:"fingerprint"`
+		Source      string   `json:"source"`
+		Provisional bool     `json:"provisional"`
+		Mismatched  []string `json:"mismatched"`
+	}
+	coveragePos struct {
+		Num uint32 `json:"num"`
+		ID  string `json:"id"`
+	}
+	coverageRange struct {
+		Begin uint32 `json:"begin"`
+		End   uint32 `json:"end"`
+	}
+	coverageLog struct {
+		Reported    coverageRange     `json:"reported"`
+		Gaps        []coverageRange   `json:"gaps"`
+		OfflineOnly []coverageRange   `json:"offline_only"`
+		Segments    []coverageSegment `json:"segments"`
+	}
+	coverageSegment struct {
+		coverageRange
+		Upstreams []coverageUpstream `json:"upstreams"`
+	}
+	coverageUpstream struct {
+		Server           string      `json:"server"`
+		Role             config.Role `json:"role"`
+		Online           bool        `json:"online"`
+		Sessions         int64       `json:"sessions"`
+		OperatorDisabled bool        `json:"operator_disabled,omitempty"`
+	}
+)
+
+// coverage is the document over all listeners.
+func (s *Server) coverage(st *State, _ *http.Request) answer {
+	return s.describe(st, st.Listeners)
 }
 
-// counted is 1.3: whether an upstream counts for readiness and coverage.
-func counted(u *fleet.Upstream) bool { return u.Online && u.Routable() }
+// coverageOf is the document of one listener.
+func (s *Server) coverageOf(name string) route {
+	return func(st *State, _ *http.Request) answer {
+		l := st.listener(name)
+		if l == nil {
+			return notFound
+		}
+		return s.describe(st, []Listener{*l})
+	}
+}
 
-// segments cuts a log wherever an upstream begins or ends. As each of them has
-// one range, the set of upstreams differs on the two sides of every cut.
-func segments(v *fleet.View, log fleet.Log, head uint32) []segment {
-	ranges := make([]ship.Range, len(v.Upstreams))
-	var cuts []uint32
+func (s *Server) describe(st *State, listeners []Listener) answer {
+	doc := coverageDocument{Listeners: []coverageListener{}}
+	for i := range listeners {
+		doc.Listeners = append(doc.Listeners, describeListener(&listeners[i], st.Single))
+	}
+	body, err := json.Marshal(&doc)
+	if err != nil {
+		s.log.Error("the coverage document could not be built", "error", err)
+		return line(http.StatusInternalServerError, "internal error")
+	}
+	return answer{http.StatusOK, jsonText, append(body, '\n')}
+}
+
+func describeListener(l *Listener, single bool) coverageListener {
+	v := l.Fleet.View()
+	head, lib, known := l.Fleet.Tip()
+	unreported := v.Unreported()
+	d := coverageListener{
+		Topology: topology(l.Config), Generation: v.Generation, Head: position(head), LIB: position(lib),
+		StatusReady: known && unreported == 0, FrozenUnreported: unreported, ABI: describeABI(v), Logs: map[string]coverageLog{},
+	}
+	if !single {
+		d.Name = &l.Config.Name
+	}
+	if v.ChainID != nil {
+		id := v.ChainID.String()
+		d.ChainID = &id
+	}
+	for _, log := range fleet.Logs {
+		d.Logs[log.String()] = describeLog(v, v.Coverage(log, head.Num))
+	}
+	return d
+}
+
+// describeABI is nil for a pool, and until there is an ABI.
+func describeABI(v *fleet.View) *coverageABI {
+	if v.ABI == nil {
+		return nil
+	}
+	d := &coverageABI{Fingerprint: v.ABI.Fingerprint, Source: v.ABISource, Provisional: v.ABIProvisional, Mismatched: []string{}}
 	for i := range v.Upstreams {
-		// The view of one upstream tells its range as the fleet counts it.
-		alone := fleet.View{Upstreams: v.Upstreams[i : i+1]}
-		ranges[i] = alone.Reported(log, head)
-		if !ranges[i].Empty() {
-			cuts = append(cuts, ranges[i].Begin, ranges[i].End)
+		if v.ABIMismatched(i) {
+			d.Mismatched = append(d.Mismatched, v.Upstreams[i].Server.Name)
 		}
 	}
-	slices.Sort(cuts)
-	cuts = slices.Compact(cuts)
-	var out []segment
-	for k := 1; k < len(cuts); k++ {
-		s := segment{Range: ship.Range{Begin: cuts[k-1], End: cuts[k]}}
-		for i, r := range ranges {
-			if r.Contains(s.Begin) {
-				s.upstreams = append(s.upstreams, i)
-			}
+	return d
+}
+
+func describeLog(v *fleet.View, c fleet.Coverage) coverageLog {
+	d := coverageLog{
+		Reported: coverageRange(c.Top()), Gaps: ranges(c.Gaps), OfflineOnly: ranges(c.Offline),
+		Segments: []coverageSegment{},
+	}
+	for _, s := range c.Segments {
+		part := coverageSegment{coverageRange: coverageRange(s.Range)}
+		for _, i := range s.Upstreams {
+			u := &v.Upstreams[i]
+			part.Upstreams = append(part.Upstreams, coverageUpstream{
+				Server: u.Server.Name, Role: u.Server.Role, Online: u.Online,
+				Sessions: u.Live.Links(), OperatorDisabled: u.Disabled,
+			})
 		}
-		if len(s.upstreams) > 0 {
-			out = append(out, s)
-		}
+		d.Segments = append(d.Segments, part)
+	}
+	return d
+}
+
+func topology(c *config.Listener) config.Topology {
+	if c.Stitched() {
+		return config.TopologyStitched
+	}
+	return config.TopologyPool
+}
+
+func position(p ship.Pos) *coveragePos {
+	if p.Num == 0 {
+		return nil
+	}
+	return &coveragePos{Num: p.Num, ID: p.ID.String()}
+}
+
+// ranges is never nil, so that an empty list reads [] in JSON.
+func ranges(list []ship.Range) []coverageRange {
+	out := make([]coverageRange, len(list))
+	for i, r := range list {
+		out[i] = coverageRange(r)
 	}
 	return out
-}
-
-// blocks is how many blocks the ranges hold together.
-func blocks(ranges []ship.Range) (n uint64) {
-	for _, r := range ranges {
-		n += uint64(r.End - r.Begin)
-	}
-	return n
 }

@@ -7,74 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"flotilla/gateway/config"
 	"flotilla/gateway/fleet"
-	"flotilla/gateway/ship"
 	"flotilla/gateway/ship/dial"
 	"flotilla/gateway/simulator"
 )
-
-// reported is an upstream with a trace log.
-func reported(online bool, begin, end uint32) fleet.Upstream {
-	return fleet.Upstream{
-		Server: &config.Server{Role: config.Live}, Known: true, Online: online, Trace: ship.Range{Begin: begin, End: end},
-	}
-}
-
-func disabled(u fleet.Upstream) fleet.Upstream {
-	u.Disabled = true
-	return u
-}
-
-func TestCover(t *testing.T) {
-	type ranges = []ship.Range
-	for _, c := range []struct {
-		name      string
-		upstreams []fleet.Upstream
-		want      logCoverage
-	}{
-		{"nobody", nil, logCoverage{}},
-		{"never reported", []fleet.Upstream{{Server: &config.Server{}}}, logCoverage{}},
-		{"no such log", []fleet.Upstream{reported(true, 0, 0)}, logCoverage{}},
-		{"one, up to the head", []fleet.Upstream{reported(true, 5, 90)}, logCoverage{
-			reported: ship.Range{Begin: 5, End: 101},
-			segments: []segment{{ship.Range{Begin: 5, End: 101}, []int{0}}},
-		}},
-		{"one is down", []fleet.Upstream{reported(true, 50, 101), reported(false, 5, 101)}, logCoverage{
-			reported: ship.Range{Begin: 5, End: 101}, offlineOnly: ranges{{Begin: 5, End: 50}},
-			segments: []segment{{ship.Range{Begin: 5, End: 50}, []int{1}}, {ship.Range{Begin: 50, End: 101}, []int{0, 1}}},
-		}},
-		{"down ones touch", []fleet.Upstream{reported(false, 5, 101), reported(false, 20, 101), disabled(reported(true, 30, 101)), reported(true, 70, 101)}, logCoverage{
-			reported: ship.Range{Begin: 5, End: 101}, offlineOnly: ranges{{Begin: 5, End: 70}},
-			segments: []segment{
-				{ship.Range{Begin: 5, End: 20}, []int{0}}, {ship.Range{Begin: 20, End: 30}, []int{0, 1}},
-				{ship.Range{Begin: 30, End: 70}, []int{0, 1, 2}}, {ship.Range{Begin: 70, End: 101}, []int{0, 1, 2, 3}},
-			},
-		}},
-		{"one claims more than the fleet's head", []fleet.Upstream{reported(true, 5, 101), reported(false, 5, 111)}, logCoverage{
-			reported: ship.Range{Begin: 5, End: 101},
-			segments: []segment{{ship.Range{Begin: 5, End: 101}, []int{0, 1}}},
-		}},
-		{"all down", []fleet.Upstream{reported(false, 5, 101)}, logCoverage{
-			reported: ship.Range{Begin: 5, End: 101}, offlineOnly: ranges{{Begin: 5, End: 101}},
-			segments: []segment{{ship.Range{Begin: 5, End: 101}, []int{0}}},
-		}},
-	} {
-		if got := cover(&fleet.View{Upstreams: c.upstreams}, fleet.Trace, 100); !reflect.DeepEqual(got, c.want) {
-			t.Errorf("%s: it is %+v, %+v was due", c.name, got, c.want)
-		}
-	}
-}
-
-func TestGaps(t *testing.T) {
-	got := gaps([]ship.Range{{Begin: 1, End: 5}, {Begin: 7, End: 9}, {Begin: 20, End: 30}})
-	if want := []ship.Range{{Begin: 5, End: 7}, {Begin: 9, End: 20}}; !reflect.DeepEqual(got, want) {
-		t.Errorf("the gaps are %v, %v was due", got, want)
-	}
-	if got := gaps([]ship.Range{{Begin: 1, End: 5}}); got != nil {
-		t.Errorf("one range has the gaps %v", got)
-	}
-}
 
 // sameJSON compares without regard to the order of keys.
 func sameJSON(t *testing.T, got, want string) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 )
 
@@ -63,9 +64,18 @@ func (s sink) value(v float64, extra ...string) {
 	s.add(m, err)
 }
 
-// distribution adds a histogram: sum is in seconds, buckets are cumulative.
-func (s sink) distribution(count uint64, sum float64, buckets map[float64]uint64) {
-	m, err := prometheus.NewConstHistogram(s.desc, count, sum, buckets, s.labels...)
+// histogram adds what h has observed.
+func (s sink) histogram(h prometheus.Metric) {
+	var now dto.Metric
+	if err := h.Write(&now); err != nil {
+		s.add(nil, err)
+		return
+	}
+	buckets := map[float64]uint64{}
+	for _, b := range now.GetHistogram().GetBucket() {
+		buckets[b.GetUpperBound()] = b.GetCumulativeCount()
+	}
+	m, err := prometheus.NewConstHistogram(s.desc, now.GetHistogram().GetSampleCount(), now.GetHistogram().GetSampleSum(), buckets, s.labels...)
 	s.add(m, err)
 }
 
@@ -109,7 +119,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		}
 		collect(out, listenerMetrics, l, names, name)
 		for j := range l.view.Upstreams {
-			u := upstreamSubject{&l.view.Upstreams[j], now}
+			u := upstreamSubject{&l.view.Upstreams[j], l.view, j, now}
 			if u.Removed {
 				continue
 			}

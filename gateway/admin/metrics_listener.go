@@ -5,7 +5,6 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"flotilla/gateway/config"
 	"flotilla/gateway/fleet"
 	"flotilla/gateway/ship"
 )
@@ -16,14 +15,14 @@ type listenerSubject struct {
 	view      *fleet.View
 	stats     *fleet.Stats
 	head, lib ship.Pos
-	logs      map[fleet.Log]logCoverage
+	logs      map[fleet.Log]fleet.Coverage
 }
 
 func newListenerSubject(l *Listener) listenerSubject {
-	s := listenerSubject{Listener: l, view: l.Fleet.View(), stats: l.Fleet.Stats, logs: map[fleet.Log]logCoverage{}}
+	s := listenerSubject{Listener: l, view: l.Fleet.View(), stats: l.Fleet.Stats, logs: map[fleet.Log]fleet.Coverage{}}
 	s.head, s.lib, _ = l.Fleet.Tip()
 	for _, log := range fleet.Logs {
-		s.logs[log] = cover(s.view, log, s.head.Num)
+		s.logs[log] = s.view.Coverage(log, s.head.Num)
 	}
 	return s
 }
@@ -35,7 +34,7 @@ func count(name, help string, of func(*fleet.Stats) *atomic.Uint64) metric[liste
 }
 
 // perLog is a gauge with one series for each log.
-func perLog(name, help string, read func(logCoverage) float64) metric[listenerSubject] {
+func perLog(name, help string, read func(fleet.Coverage) float64) metric[listenerSubject] {
 	return metric[listenerSubject]{family{name, gauge, help, []string{"log"}},
 		func(l listenerSubject, to sink) {
 			for _, log := range fleet.Logs {
@@ -44,11 +43,13 @@ func perLog(name, help string, read func(logCoverage) float64) metric[listenerSu
 		}}
 }
 
-// nothing is the reader of a family that only stitched listeners have.
-func nothing[T any](T, sink) {}
-
-// handoffBounds are the buckets of the histograms, in seconds.
-var handoffBounds = []float64{0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}
+// blocks is how many blocks the ranges hold together.
+func blocks(ranges []ship.Range) (n uint64) {
+	for _, r := range ranges {
+		n += uint64(r.End - r.Begin)
+	}
+	return n
+}
 
 // closeCodes are the codes that this process sends, 0 being none. They are
 // there from the start, so that the first of them is an increase.
@@ -62,16 +63,23 @@ var listenerMetrics = []metric[listenerSubject]{
 	{family{"fleet_router_fleet_head_age_seconds", gauge, "Seconds since the head last rose.", nil},
 		func(l listenerSubject, to sink) { to.value(float64(l.Fleet.HeadAge().Milliseconds()) / 1000) }},
 	perLog("fleet_router_fleet_coverage_begin_block", "First block of the newest unbroken range, 0 if there is none.",
-		func(c logCoverage) float64 { return float64(c.reported.Begin) }),
+		func(c fleet.Coverage) float64 { return float64(c.Top().Begin) }),
 	perLog("fleet_router_fleet_coverage_end_block", "One past the last block of the newest unbroken range, 0 if there is none.",
-		func(c logCoverage) float64 { return float64(c.reported.End) }),
+		func(c fleet.Coverage) float64 { return float64(c.Top().End) }),
 	perLog("fleet_router_fleet_coverage_gaps", "Holes below the newest unbroken range.",
-		func(c logCoverage) float64 { return float64(len(c.gaps)) }),
+		func(c fleet.Coverage) float64 { return float64(len(c.Gaps)) }),
 	perLog("fleet_router_fleet_offline_coverage_blocks", "Blocks of the newest unbroken range that only offline or disabled upstreams have.",
-		func(c logCoverage) float64 { return float64(blocks(c.offlineOnly)) }),
-	{family{"fleet_router_fleet_live_overlap_blocks", gauge, "Blocks that archives and live nodes both have; only with archives.", []string{"log"}}, nothing[listenerSubject]},
+		func(c fleet.Coverage) float64 { return float64(blocks(c.Offline)) }),
+	{family{"fleet_router_fleet_live_overlap_blocks", gauge, "Blocks that archives and live nodes both have; only with archives.", []string{"log"}},
+		func(l listenerSubject, to sink) {
+			for _, log := range []fleet.Log{fleet.Trace, fleet.ChainState} {
+				if n, ok := l.view.LiveOverlap(log); ok {
+					to.value(float64(n), log.String())
+				}
+			}
+		}},
 	{family{"fleet_router_fleet_frozen_unreported", gauge, "Archives whose range is not known yet.", nil},
-		func(l listenerSubject, to sink) { to.value(float64(frozenUnreported(l.view))) }},
+		func(l listenerSubject, to sink) { to.value(float64(l.view.Unreported())) }},
 
 	{family{"fleet_router_sessions", gauge, "Client sessions by what they do.", []string{"state"}},
 		func(l listenerSubject, to sink) {
@@ -87,22 +95,12 @@ var listenerMetrics = []metric[listenerSubject]{
 			})
 		}},
 	// A pool never hands off, so its series stay at 0.
-	{family{"fleet_router_handoffs_total", counter, "Changes to the upstream that has the next part of a stream.", nil},
-		func(_ listenerSubject, to sink) { to.value(0) }},
+	count("fleet_router_handoffs_total", "Changes to the upstream that has the next part of a stream.",
+		func(s *fleet.Stats) *atomic.Uint64 { return &s.Handoffs }),
 	{family{"fleet_router_handoff_latency_seconds", histogram, "Pause in a stream that a handoff made.", nil},
-		func(_ listenerSubject, to sink) {
-			buckets := map[float64]uint64{}
-			for _, bound := range handoffBounds {
-				buckets[bound] = 0
-			}
-			to.distribution(0, 0, buckets)
-		}},
+		func(l listenerSubject, to sink) { to.histogram(l.stats.HandoffLatency) }},
 	{family{"fleet_router_predials_total", counter, "Links dialed ahead of a handoff.", []string{"result"}},
-		func(_ listenerSubject, to sink) {
-			for _, result := range []string{"used", "failed", "discarded"} {
-				to.value(0, result)
-			}
-		}},
+		func(l listenerSubject, to sink) { eachLabel(&l.stats.Predials, to) }},
 	{family{"fleet_router_failovers_total", counter, "Links that were replaced in the middle of a stream.", []string{"reason"}},
 		func(l listenerSubject, to sink) { eachLabel(&l.stats.Failovers, to) }},
 	count("fleet_router_reroutes_total", "Requests moved to another upstream before they were sent.",
@@ -165,15 +163,4 @@ func closeLabel(code int) string {
 		return "none"
 	}
 	return strconv.Itoa(code)
-}
-
-// frozenUnreported is how many archives have neither reported nor declared a
-// range.
-func frozenUnreported(v *fleet.View) (n int) {
-	for i := range v.Upstreams {
-		if u := &v.Upstreams[i]; !u.Removed && u.Server.Role == config.Frozen && !u.Known {
-			n++
-		}
-	}
-	return n
 }

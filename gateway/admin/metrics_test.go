@@ -14,7 +14,6 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
-	"flotilla/gateway/config"
 	"flotilla/gateway/fleet"
 	"flotilla/gateway/ship/dial"
 	"flotilla/gateway/simulator"
@@ -438,20 +437,10 @@ func TestQuarantine(t *testing.T) {
 		{[]fleet.Quarantine{until(9, 1), until(7, 1), until(5, -1), until(8, 1)}, true, 7},
 		{[]fleet.Quarantine{until(0, 1), until(3, 1)}, true, 0},
 	} {
-		active, block := quarantine(upstreamSubject{&fleet.Upstream{Quarantines: c.list}, now})
+		active, block := quarantine(upstreamSubject{Upstream: &fleet.Upstream{Quarantines: c.list}, now: now})
 		if active != c.active || block != c.block {
 			t.Errorf("%v is %v %d, %v %d was due", c.list, active, block, c.active, c.block)
 		}
-	}
-}
-
-func TestRangesKnown(t *testing.T) {
-	archive, declared := &config.Server{Role: config.Frozen}, &config.Server{Role: config.Frozen, Range: &config.Range{Begin: 1, End: 2}}
-	v := &fleet.View{Upstreams: []fleet.Upstream{
-		{Server: archive}, {Server: archive, Known: true}, {Server: declared, Known: true}, {Server: &config.Server{Role: config.Live}},
-	}}
-	if n := frozenUnreported(v); n != 1 {
-		t.Errorf("%d archives are unreported, not 1", n)
 	}
 }
 

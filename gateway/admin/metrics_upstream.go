@@ -10,7 +10,9 @@ import (
 // upstreamSubject is one upstream at the moment of a scrape.
 type upstreamSubject struct {
 	*fleet.Upstream
-	now time.Time
+	view  *fleet.View
+	index int // in the view
+	now   time.Time
 }
 
 // upstreamGauge is a gauge of every upstream without labels of its own.
@@ -26,8 +28,28 @@ func upstreamCount(name, help string, of func(*fleet.Live) *atomic.Uint64) metri
 }
 
 // archivesOnly is a family that has no series for live nodes.
-func archivesOnly(name string, k kind, help string, labels ...string) metric[upstreamSubject] {
-	return metric[upstreamSubject]{family{name, k, help, labels}, nothing[upstreamSubject]}
+func archivesOnly(name string, k kind, help string, read func(upstreamSubject, sink), labels ...string) metric[upstreamSubject] {
+	return metric[upstreamSubject]{family{name, k, help, labels}, func(u upstreamSubject, to sink) {
+		if u.Frozen() {
+			read(u, to)
+		}
+	}}
+}
+
+// archiveCount is a counter of every archive without labels of its own.
+func archiveCount(name, help string, of func(*fleet.Live) *atomic.Uint64) metric[upstreamSubject] {
+	return archivesOnly(name, counter, help, func(u upstreamSubject, to sink) { to.value(float64(of(u.Live).Load())) })
+}
+
+// reported is a bound of a log as the node reported it, 0 before: a range that
+// is only declared is not shown (spec "observability" 3.1).
+func reported(of func(upstreamSubject) uint32) func(upstreamSubject) float64 {
+	return func(u upstreamSubject) float64 {
+		if !u.Reported {
+			return 0
+		}
+		return float64(of(u))
+	}
 }
 
 var upstreamMetrics = []metric[upstreamSubject]{
@@ -51,17 +73,17 @@ var upstreamMetrics = []metric[upstreamSubject]{
 	upstreamGauge("fleet_router_upstream_lib_block", "Last irreversible block of the last status, 0 before the first.",
 		func(u upstreamSubject) float64 { return float64(u.LIB.Num) }),
 	upstreamGauge("fleet_router_upstream_trace_begin_block", "First block of the trace log, 0 before the first status.",
-		func(u upstreamSubject) float64 { return float64(u.Trace.Begin) }),
+		reported(func(u upstreamSubject) uint32 { return u.Trace.Begin })),
 	upstreamGauge("fleet_router_upstream_trace_end_block", "One past the last block of the trace log, 0 before the first status.",
-		func(u upstreamSubject) float64 { return float64(u.Trace.End) }),
+		reported(func(u upstreamSubject) uint32 { return u.Trace.End })),
 	upstreamGauge("fleet_router_upstream_chain_state_begin_block", "First block of the chain-state log, 0 before the first status.",
-		func(u upstreamSubject) float64 { return float64(u.ChainState.Begin) }),
+		reported(func(u upstreamSubject) uint32 { return u.ChainState.Begin })),
 	upstreamGauge("fleet_router_upstream_chain_state_end_block", "One past the last block of the chain-state log, 0 before the first status.",
-		func(u upstreamSubject) float64 { return float64(u.ChainState.End) }),
+		reported(func(u upstreamSubject) uint32 { return u.ChainState.End })),
 	upstreamGauge("fleet_router_upstream_finality_data_begin_block", "First block of the finality log, 0 for nodes without one.",
-		func(u upstreamSubject) float64 { return float64(u.Finality.Begin) }),
+		reported(func(u upstreamSubject) uint32 { return u.Finality.Begin })),
 	upstreamGauge("fleet_router_upstream_finality_data_end_block", "One past the last block of the finality log, 0 for nodes without one.",
-		func(u upstreamSubject) float64 { return float64(u.Finality.End) }),
+		reported(func(u upstreamSubject) uint32 { return u.Finality.End })),
 
 	upstreamCount("fleet_router_upstream_block_failures_total", "Failures counted against the node at a block.",
 		func(l *fleet.Live) *atomic.Uint64 { return &l.BlockFailures }),
@@ -74,9 +96,8 @@ var upstreamMetrics = []metric[upstreamSubject]{
 		func(u upstreamSubject, to sink) { to.value(1, string(u.Server.Role)) }},
 	upstreamGauge("fleet_router_upstream_ranges_known", "1 once the ranges of the node are known.",
 		func(u upstreamSubject) float64 { return flag(u.Known) }),
-	// Only an archive has a declared range that could differ.
 	upstreamGauge("fleet_router_upstream_range_mismatch", "1 while an archive reports another range than the configuration declares.",
-		func(upstreamSubject) float64 { return 0 }),
+		func(u upstreamSubject) float64 { return flag(u.RangeMismatch()) }),
 	{family{"fleet_router_upstream_abi_info", gauge, "Always 1; the label is the fingerprint of the node's ABI.", []string{"fingerprint"}},
 		func(u upstreamSubject, to sink) {
 			if u.ABI != nil {
@@ -89,16 +110,25 @@ var upstreamMetrics = []metric[upstreamSubject]{
 				to.value(flag(u.ABI.Compatible()))
 			}
 		}},
-	{family{"fleet_router_upstream_abi_match", gauge, "1 when the ABI of the node is the one that the listener shows; stitched listeners only.", nil}, nothing[upstreamSubject]},
+	{family{"fleet_router_upstream_abi_match", gauge, "1 when the ABI of the node is the one that the listener shows; stitched listeners only.", nil},
+		func(u upstreamSubject, to sink) {
+			if u.view.ABI != nil && u.ABI != nil {
+				to.value(flag(!u.view.ABIMismatched(u.index)))
+			}
+		}},
 
 	{family{"fleet_router_upstream_links_total", counter, "Session links that came up.", []string{"purpose"}},
 		func(u upstreamSubject, to sink) { eachLabel(&u.Live.LinksTotal, to) }},
 	{family{"fleet_router_upstream_dial_failures_total", counter, "Session dials that failed.", []string{"reason"}},
 		func(u upstreamSubject, to sink) { eachLabel(&u.Live.DialFailures, to) }},
-	archivesOnly("fleet_router_upstream_contract_violations_total", counter, "Links ended because an archive did what archives must not.", "kind"),
-	archivesOnly("fleet_router_upstream_no_block_log", gauge, "1 while an archive sends no block bodies."),
-	archivesOnly("fleet_router_upstream_results_without_block_total", counter, "Results of an archive that lack the block body."),
-	archivesOnly("fleet_router_upstream_prev_blocks_filled_total", counter, "Results of an archive whose previous block was filled in."),
+	archivesOnly("fleet_router_upstream_contract_violations_total", counter, "Links ended because an archive did what archives must not.",
+		func(u upstreamSubject, to sink) { eachLabel(&u.Live.Violations, to) }, "kind"),
+	archivesOnly("fleet_router_upstream_no_block_log", gauge, "1 while an archive sends no block bodies.",
+		func(u upstreamSubject, to sink) { to.value(flag(u.NoBlockLog)) }),
+	archiveCount("fleet_router_upstream_results_without_block_total", "Results of an archive that lack the block body.",
+		func(l *fleet.Live) *atomic.Uint64 { return &l.WithoutBlock }),
+	archiveCount("fleet_router_upstream_prev_blocks_filled_total", "Results of an archive whose previous block was filled in.",
+		func(l *fleet.Live) *atomic.Uint64 { return &l.PrevFilled }),
 	upstreamCount("fleet_router_upstream_stalls_total", "Links left because blocks were owed and did not come.",
 		func(l *fleet.Live) *atomic.Uint64 { return &l.Stalls }),
 	upstreamCount("fleet_router_upstream_sequence_jumps_total", "Jumps over blocks that were passed on because nobody has them.",

@@ -1,8 +1,16 @@
 package admin
 
 import (
+	"cmp"
+	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
+
+	"flotilla/gateway/config"
+	"flotilla/gateway/fleet"
+	"flotilla/gateway/ship"
 )
 
 // The scopes of a readiness check (1.3).
@@ -35,39 +43,48 @@ func scopeOf(query string) (scope string, ok bool) {
 const noChainAPI = "no chain API configured"
 
 // checkScope answers what does not depend on any upstream: bad scopes, a
-// shutdown, and scope api. It reports false when the upstreams decide. The
-// scopes tip and history are the same thing for a pool.
-func checkScope(st *State, r *http.Request, notReady string) (answer, bool) {
+// shutdown, and scope api. It reports false when the upstreams decide; history
+// is then whether the archives count, too.
+func checkScope(st *State, r *http.Request, notReady string) (a answer, history, done bool) {
 	switch scope, ok := scopeOf(r.URL.RawQuery); {
 	case !ok:
-		return line(http.StatusBadRequest, "unknown scope '%s'; use tip, history or api", scope), true
+		return line(http.StatusBadRequest, "unknown scope '%s'; use tip, history or api", scope), false, true
 	case st.Draining:
-		return line(http.StatusServiceUnavailable, "not ready: shutting down"), true
+		return line(http.StatusServiceUnavailable, "not ready: shutting down"), false, true
 	case scope == scopeAPI:
-		return line(http.StatusServiceUnavailable, "%s: %s", notReady, noChainAPI), true
+		return line(http.StatusServiceUnavailable, "%s: %s", notReady, noChainAPI), false, true
+	default:
+		return answer{}, scope == scopeHistory, false
 	}
-	return answer{}, false
 }
 
 // ready is the check over all listeners.
 func ready(st *State, r *http.Request) answer {
-	if a, done := checkScope(st, r, "not ready"); done {
+	a, history, done := checkScope(st, r, "not ready")
+	if done {
 		return a
 	}
 	online := 0
-	var failing []string
-	for _, l := range st.Listeners {
-		n := l.Fleet.View().Online()
-		if n == 0 {
+	pools := true // all that fail are pools
+	var failing, told []string
+	for i := range st.Listeners {
+		l := &st.Listeners[i]
+		v := l.Fleet.View()
+		online += v.Online()
+		if why := unready(l, v, history); why != "" {
+			pools = pools && v.Stitching == nil
 			failing = append(failing, l.Config.Name)
+			told = append(told, l.Config.Name+": "+why)
+			if st.Single {
+				return line(http.StatusServiceUnavailable, "not ready: %s", why)
+			}
 		}
-		online += n
 	}
 	switch {
-	case st.Single && len(failing) > 0:
-		return line(http.StatusServiceUnavailable, "not ready: no upstreams online")
-	case len(failing) > 0:
+	case len(failing) > 0 && pools:
 		return line(http.StatusServiceUnavailable, "not ready: listener(s) with no online upstreams: %s", strings.Join(failing, ", "))
+	case len(failing) > 0:
+		return line(http.StatusServiceUnavailable, "not ready: %s", strings.Join(told, ", "))
 	case st.Single:
 		return line(http.StatusOK, "ready: %d upstream(s) online", online)
 	default:
@@ -82,13 +99,66 @@ func readyOf(name string) route {
 		if l == nil {
 			return notFound
 		}
-		if a, done := checkScope(st, r, "not ready ("+name+")"); done {
+		a, history, done := checkScope(st, r, "not ready ("+name+")")
+		if done {
 			return a
 		}
-		n := l.Fleet.View().Online()
-		if n == 0 {
-			return line(http.StatusServiceUnavailable, "not ready (%s): no upstreams online", name)
+		v := l.Fleet.View()
+		if why := unready(l, v, history); why != "" {
+			return line(http.StatusServiceUnavailable, "not ready (%s): %s", name, why)
 		}
-		return line(http.StatusOK, "ready (%s): %d upstream(s) online", name, n)
+		return line(http.StatusOK, "ready (%s): %d upstream(s) online", name, v.Online())
 	}
+}
+
+// unready is why a listener is not ready (M20), "" when it is. An outage of
+// archives never makes it so by itself: that would pull the whole endpoint out
+// of a load balancer. history asks for them as well.
+func unready(l *Listener, v *fleet.View, history bool) string {
+	var reasons []string
+	switch live, counted := liveNodes(v); {
+	case v.Stitching != nil && live && !counted:
+		reasons = append(reasons, "no live upstreams online")
+	case v.Online() == 0:
+		reasons = append(reasons, "no upstreams online")
+	}
+	if history && v.Stitching != nil {
+		head := l.Fleet.Pair().Head.Num
+		trace, state := v.Coverage(fleet.Trace, head), v.Coverage(fleet.ChainState, head)
+		reasons = append(reasons, perRange("gap %s has no upstream (%s)", trace.Gaps, state.Gaps)...)
+		reasons = append(reasons, perRange("segment %s has no online upstream (%s)", trace.Offline, state.Offline)...)
+		if n := v.Unreported(); n > 0 {
+			reasons = append(reasons, fmt.Sprintf("%d frozen upstream(s) have neither reported nor declared a range", n))
+		}
+	}
+	return strings.Join(reasons, "; ")
+}
+
+// liveNodes reports whether the fleet has live nodes, and whether one counts.
+func liveNodes(v *fleet.View) (any, counted bool) {
+	for i := range v.Upstreams {
+		if u := &v.Upstreams[i]; u.Server.Role == config.Live && !u.Removed {
+			any, counted = true, counted || u.Counted()
+		}
+	}
+	return any, counted
+}
+
+// perRange is one reason for each range, in the order of the blocks. A range of
+// both logs is one reason.
+func perRange(format string, trace, state []ship.Range) (reasons []string) {
+	logs := map[ship.Range][]string{}
+	for _, r := range trace {
+		logs[r] = append(logs[r], fleet.Trace.String())
+	}
+	for _, r := range state {
+		logs[r] = append(logs[r], fleet.ChainState.String())
+	}
+	all := slices.SortedFunc(maps.Keys(logs), func(a, b ship.Range) int {
+		return cmp.Or(cmp.Compare(a.Begin, b.Begin), cmp.Compare(a.End, b.End))
+	})
+	for _, r := range all {
+		reasons = append(reasons, fmt.Sprintf(format, r, strings.Join(logs[r], ", ")))
+	}
+	return reasons
 }

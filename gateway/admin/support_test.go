@@ -58,11 +58,17 @@ func pool(name string, servers ...*config.Server) Listener {
 func running(t *testing.T, name string, servers ...*config.Server) Listener {
 	t.Helper()
 	l := pool(name, servers...)
-	ctx, stop := context.WithCancel(context.Background())
-	var runs sync.WaitGroup
-	runs.Go(func() { l.Fleet.Run(ctx) })
-	t.Cleanup(func() { stop(); runs.Wait() })
+	runs(t, l.Fleet)
 	return l
+}
+
+// runs runs a fleet until the test ends.
+func runs(t *testing.T, f *fleet.Fleet) {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { f.Run(ctx) })
+	t.Cleanup(func() { stop(); running.Wait() })
 }
 
 // await waits until so many upstreams of a fleet are online.

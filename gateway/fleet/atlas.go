@@ -6,7 +6,6 @@ import (
 	"sort"
 	"sync/atomic"
 
-	"flotilla/gateway/config"
 	"flotilla/gateway/ship"
 )
 
@@ -24,20 +23,16 @@ type atlas struct {
 	// are the logs that anyone has there.
 	bounds  []uint32
 	covered []logSet
-	// first is the lowest block that anyone has; live tells that a live node is
-	// among those that are known.
+	// first is the lowest block that anyone has.
 	first uint32
-	live  bool
 	// holders are those of each stretch, made when a request first needs just
 	// these logs.
 	holders [allLogs + 1]atomic.Pointer[[][]Holder]
 }
 
-// land is what the atlas knows of one upstream.
-type land struct {
-	known, live bool
-	logs        [len(Logs)]ship.Range // empty where it has none; without end for live nodes
-}
+// land is what one upstream has of each log: empty where it has none, without
+// end (NoBlock) for live nodes.
+type land [len(Logs)]ship.Range
 
 // logSet is a set of logs.
 type logSet uint8
@@ -85,18 +80,17 @@ const (
 	Beyond
 )
 
-func landOf(u *Upstream) land {
-	l := land{known: u.Known && !u.Removed, live: u.Server.Role == config.Live}
-	if !l.known {
+func landOf(u *Upstream) (l land) {
+	if !u.Known || u.Removed {
 		return l
 	}
 	for _, log := range Logs {
 		r := u.Range(log)
-		if l.live && r.End > 0 {
+		if !u.Frozen() && r.End > 0 {
 			r.End = NoBlock
 		}
 		if !r.Empty() {
-			l.logs[log] = r
+			l[log] = r
 		}
 	}
 	return l
@@ -114,12 +108,10 @@ func atlasOf(upstreams []Upstream, old *atlas) *atlas {
 	}
 	a := &atlas{lands: lands}
 	for i := range lands {
-		l := &lands[i]
-		for _, r := range l.logs {
+		for _, r := range lands[i] {
 			if r.Empty() {
 				continue
 			}
-			a.live = a.live || l.live
 			a.bounds = append(a.bounds, r.Begin)
 			if r.End != NoBlock {
 				a.bounds = append(a.bounds, r.End)
@@ -130,7 +122,7 @@ func atlasOf(upstreams []Upstream, old *atlas) *atlas {
 	a.bounds = slices.Compact(a.bounds)
 	a.covered = make([]logSet, len(a.bounds))
 	for i := range lands {
-		for log, r := range lands[i].logs {
+		for log, r := range lands[i] {
 			if r.Empty() {
 				continue
 			}
@@ -178,7 +170,7 @@ func (a *atlas) place(n uint32) Place {
 
 // at are the logs that upstream i has in stretch s.
 func (a *atlas) at(i, s int) (set logSet) {
-	for log, r := range a.lands[i].logs {
+	for log, r := range a.lands[i] {
 		if r.Contains(a.bounds[s]) {
 			set |= 1 << log
 		}
@@ -226,7 +218,7 @@ func (a *atlas) stretches(want logSet) [][]Holder {
 // hull is from the first block of any log of upstream i to the end of the last.
 func (a *atlas) hull(i int) (begin, end uint32) {
 	begin = NoBlock
-	for _, r := range a.lands[i].logs {
+	for _, r := range a.lands[i] {
 		if !r.Empty() {
 			begin, end = min(begin, r.Begin), max(end, r.End)
 		}

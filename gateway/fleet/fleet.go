@@ -57,7 +57,9 @@ type owner struct {
 	upstreams []Upstream
 	private   []private
 	dirty     bool
-	chain     *ship.ID // that of the views so far, nil while none is known
+	// poolABIs are the fingerprints that a pool was warned of.
+	poolABIs map[string]bool
+	chain    *ship.ID // that of the views so far, nil while none is known
 	// ctx is the fleet's; monitors waits for those that were started under it.
 	ctx      context.Context
 	monitors sync.WaitGroup
@@ -74,12 +76,6 @@ type private struct {
 	told uint32
 	// stop ends the upstream's monitor.
 	stop context.CancelFunc
-}
-
-// warnings remembers what was said of an upstream, so that it is said once.
-type warnings struct {
-	chain        string // what the last chain_id warning was about
-	incompatible string // the fingerprint that was warned of
 }
 
 // New makes the fleet of a listener. dialer says how nodes are reached; its
@@ -139,7 +135,10 @@ func (f *Fleet) Open(ctx context.Context, target string) (*dial.Node, error) {
 // Run watches the nodes until ctx ends, and returns when every goroutine that
 // it started has ended.
 func (f *Fleet) Run(ctx context.Context) {
-	o := &owner{f: f, ctx: ctx, chain: f.View().ChainID, upstreams: slices.Clone(f.View().Upstreams), tick: time.NewTicker(f.Config().Monitoring)}
+	o := &owner{
+		f: f, ctx: ctx, chain: f.View().ChainID, upstreams: slices.Clone(f.View().Upstreams), poolABIs: map[string]bool{},
+		tick: time.NewTicker(f.Config().Monitoring),
+	}
 	defer o.tick.Stop()
 	for i := range o.upstreams {
 		o.private = append(o.private, private{})
@@ -206,6 +205,8 @@ func (o *owner) publish() {
 	o.f.renewTip(v)
 	fresh := make(chan struct{})
 	close(*o.f.changed.Swap(&fresh))
+	o.tellABI(old, v)
+	o.hint(v)
 }
 
 // View is the newest view. It is never nil.

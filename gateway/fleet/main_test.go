@@ -121,6 +121,15 @@ func silent(t testing.TB, change func(*config.Listener), names ...string) *world
 	return run(t, cfg, nowhere)
 }
 
+// silentSplit is a silent, range-split fleet of these servers.
+func silentSplit(t testing.TB, list ...*config.Server) *world {
+	return silent(t, func(c *config.Listener) {
+		limits := *c
+		*c = *stitched(list...)
+		c.HandshakeTimeout, c.Monitoring = limits.HandshakeTimeout, limits.Monitoring
+	})
+}
+
 // changed is a copy of the configuration in force with a change.
 func (w *world) changed(change func(*config.Listener)) *config.Listener {
 	cfg := *w.Config()

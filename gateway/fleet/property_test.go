@@ -221,7 +221,7 @@ func (m *model) checkTip(rt *rapid.T) {
 	if want := min(m.floor, m.head); l.Num != want {
 		rt.Fatalf("LIB is %d with head %d, %d was due", l.Num, h.Num, want)
 	}
-	if s := m.View().Segments(Trace, h.Num); len(s) > 1 || len(s) == 1 && s[0].End != h.Num+1 {
+	if s := m.View().Ranges(Trace, h.Num); len(s) > 1 || len(s) == 1 && s[0].End != h.Num+1 {
 		rt.Fatalf("segments of a pool at %d: %v", h.Num, s)
 	}
 }

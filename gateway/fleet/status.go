@@ -56,8 +56,7 @@ func (o *owner) status(i int, s *ship.Status) {
 		u.NoBlockLog, o.dirty = false, true
 		o.f.log.Info("an archive is back or has changed; it is asked for blocks again", "server", u.Server.Name)
 	}
-	u.Online, u.Known, u.Reported, u.StatusV1 = true, true, true, s.V1
-	u.Head, u.LIB, u.Trace, u.ChainState, u.Finality = s.Head, s.LIB, s.Trace, s.ChainState, s.Finality
+	u.hear(s)
 	if s.HasChainID && (u.ChainID == nil || *u.ChainID != s.ChainID) {
 		id := s.ChainID
 		u.ChainID = &id

@@ -96,14 +96,15 @@ func (f *Fleet) renewTip(v *View) {
 }
 
 // newestArchive takes the last block of the newest archive as head and LIB of a
-// listener that has no live node (M11). It returns where they come from.
+// listener that has no live node (M11), also of one that is offline or disabled:
+// coverage counts its blocks, too. It returns where they come from.
 func (v *View) newestArchive(t *tip) (source *Live) {
 	for i := range v.Upstreams {
 		u := &v.Upstreams[i]
 		if !u.Frozen() && !u.Removed {
 			return nil
 		}
-		if u.Reported && u.Routable() && (source == nil || u.Head.Num > t.head.Num) {
+		if u.Reported && (source == nil || u.Head.Num > t.head.Num) {
 			t.head, t.lib, source = u.Head, u.Head, u.Live
 		}
 	}

@@ -39,8 +39,7 @@ func (o *owner) update(cfg *config.Listener) {
 			o.add(i)
 			o.f.log.Info("a server is back in the configuration", "server", s.Name)
 		case s != nil:
-			u.Server = s
-			u.declare()
+			u.serve(s)
 		case !u.Removed:
 			o.remove(i)
 		}
@@ -81,19 +80,22 @@ func (o *owner) remove(i int) {
 }
 
 // recheckChains takes offline what the configuration now in force would not
-// have let online. The next status decides anew.
+// have let online. The next status decides anew. When the listener is put on
+// another chain, what nodes reported of the old one is forgotten, as coverage
+// counts those that are offline.
 func (o *owner) recheckChains() {
 	pinned := (*ship.ID)(o.f.Config().ChainID)
 	if pinned == nil {
 		return
 	}
+	moved := o.chain != nil && *o.chain != *pinned
 	for i := range o.upstreams {
 		u := &o.upstreams[i]
-		if !u.Online {
-			continue
-		}
-		if u.ChainID == nil && o.f.Config().RequireChainID || u.ChainID != nil && *u.ChainID != *pinned {
+		if u.Online && (u.ChainID == nil && o.f.Config().RequireChainID || u.ChainID != nil && *u.ChainID != *pinned) {
 			o.offline(i)
+		}
+		if moved && !u.Online {
+			u.forget()
 		}
 	}
 }

@@ -278,7 +278,7 @@ func TestUpdateWhileSessionsWork(t *testing.T) {
 			v.Eligible(i, n, Need{Traces: true}, time.Now())
 			v.Lagging(i, n, n)
 		}
-		v.Segments(Trace, n)
+		v.Ranges(Trace, n)
 		if v.Online() == len(v.Upstreams)+1 {
 			t.Error("more are online than there are")
 		}

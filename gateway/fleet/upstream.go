@@ -69,6 +69,10 @@ func (q Quarantine) Covers(n uint32, now time.Time) bool {
 // Routable reports whether the node may be picked at all (G1).
 func (u *Upstream) Routable() bool { return !u.Disabled && !u.Removed }
 
+// Counted reports whether the node counts for readiness and coverage: it is
+// online, and no operator keeps it out (spec "observability" 1.3).
+func (u *Upstream) Counted() bool { return u.Online && u.Routable() }
+
 // Frozen reports whether the node is an archive: a fixed range, no head of its
 // own.
 func (u *Upstream) Frozen() bool { return u.Server.Role == config.Frozen }
@@ -80,6 +84,40 @@ func newUpstream(s *config.Server, live *Live) Upstream {
 	return u
 }
 
+// Heard is an upstream of which nothing is known but its configuration and, when
+// not nil, one status with a head.
+func Heard(s *config.Server, status *ship.Status) Upstream {
+	u := newUpstream(s, nil)
+	if status != nil {
+		u.hear(status)
+	}
+	return u
+}
+
+// hear takes what a status with a head says, the chain id apart (M5).
+func (u *Upstream) hear(s *ship.Status) {
+	u.Online, u.Known, u.Reported, u.StatusV1 = true, true, true, s.V1
+	u.Head, u.LIB, u.Trace, u.ChainState, u.Finality = s.Head, s.LIB, s.Trace, s.ChainState, s.Finality
+}
+
+// forget drops all that the node has reported, but not its ABI.
+func (u *Upstream) forget() {
+	*u = Upstream{Server: u.Server, Live: u.Live, Disabled: u.Disabled, Removed: u.Removed, ABI: u.ABI}
+	u.declare()
+}
+
+// serve gives the upstream the server of another configuration, which may have
+// another role and another range.
+func (u *Upstream) serve(s *config.Server) {
+	u.Server = s
+	if u.Frozen() {
+		u.Stale = false
+	} else {
+		u.NoBlockLog = false
+	}
+	u.declare()
+}
+
 // declare gives an archive that has not reported the range of its configuration.
 func (u *Upstream) declare() {
 	if u.Reported {
@@ -87,7 +125,7 @@ func (u *Upstream) declare() {
 	}
 	u.Known, u.Trace, u.ChainState = false, ship.Range{}, ship.Range{}
 	if r := u.Server.Range; u.Frozen() && r != nil {
-		u.Known, u.Trace = true, ship.Range{Begin: r.Begin, End: r.End}
+		u.Known, u.Trace = true, ship.Range(*r)
 		u.ChainState = u.Trace
 	}
 }

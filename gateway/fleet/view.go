@@ -26,11 +26,18 @@ type View struct {
 	// ABI is what the clients of a range-split fleet get (M18); nil while there
 	// is none, and for a pool.
 	ABI *ship.ABI
+	// ABISource is the name of the server that ABI was taken from, or ABIFile.
+	ABISource string
+	// ABIProvisional: ABI is that of an archive, until a live node sends one.
+	ABIProvisional bool
 
-	atlas *atlas
+	atlas *atlas // nil for a pool
 	// abiFromLive: ABI is, or was, that of a live node.
 	abiFromLive bool
 }
+
+// ABIFile is the ABISource of an ABI that the configuration gives.
+const ABIFile = "abi_file"
 
 // NewView is the first view of a listener: upstreams as they are given.
 func NewView(cfg *config.Listener, upstreams []Upstream) *View {
@@ -42,12 +49,19 @@ func (v *View) next(cfg *config.Listener, upstreams []Upstream) *View {
 	n := &View{
 		Generation: v.Generation + 1, Upstreams: slices.Clone(upstreams), Lag: cfg.LiveLagBlocks, ChainID: (*ship.ID)(cfg.ChainID),
 	}
-	n.atlas = atlasOf(n.Upstreams, v.atlas)
 	if cfg.Stitched() {
+		n.atlas = atlasOf(n.Upstreams, v.atlas)
 		n.Stitching = &cfg.Stitching
-		n.ABI, n.abiFromLive = canonical(cfg, n, v)
+		n.canonical(cfg, v)
 	}
 	return n
+}
+
+// ABIMismatched reports whether upstream i has sent another ABI than the one
+// that the clients of a range-split fleet get.
+func (v *View) ABIMismatched(i int) bool {
+	u := &v.Upstreams[i]
+	return v.ABI != nil && u.ABI != nil && !u.Removed && u.ABI.Fingerprint != v.ABI.Fingerprint
 }
 
 // Place is where block n lies in what a range-split fleet has.
@@ -73,7 +87,7 @@ func (v *View) Accepts(i int, need Need) bool {
 		return false
 	}
 	strict := v.Stitching != nil && v.Stitching.ABIMismatch == "exclude"
-	return !strict || v.ABI == nil || u.ABI == nil || u.ABI.Fingerprint == v.ABI.Fingerprint
+	return !strict || !v.ABIMismatched(i)
 }
 
 // Next is the lowest block from n up to end that from gives for the holders of
@@ -175,7 +189,7 @@ func (v *View) Covers(i int, n uint32, need Need) bool {
 
 func (v *View) any(covers func(*Upstream, uint32) bool, n uint32) bool {
 	for i := range v.Upstreams {
-		if u := &v.Upstreams[i]; u.Online && u.Routable() && covers(u, n) {
+		if u := &v.Upstreams[i]; u.Counted() && covers(u, n) {
 			return true
 		}
 	}
@@ -214,14 +228,14 @@ func (v *View) anchored(i int) bool {
 }
 
 func (u *Upstream) anchor() bool {
-	return u.Online && u.Routable() && u.Server.Role == config.Live
+	return u.Counted() && u.Server.Role == config.Live
 }
 
 // Online is how many upstreams count for readiness (spec "observability" 1.3).
 func (v *View) Online() int {
 	n := 0
 	for i := range v.Upstreams {
-		if u := &v.Upstreams[i]; u.Online && u.Routable() {
+		if v.Upstreams[i].Counted() {
 			n++
 		}
 	}

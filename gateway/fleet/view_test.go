@@ -115,8 +115,8 @@ func TestLagging(t *testing.T) {
 	}
 }
 
-// TestCoverage is M14 and T3 for a pool, with the fleet at block 200.
-func TestCoverage(t *testing.T) {
+// TestCoverageOfAPool is M14 and T3 for a pool, with the fleet at block 200.
+func TestCoverageOfAPool(t *testing.T) {
 	begins := func(list ...uint32) (all []Upstream) {
 		for _, b := range list {
 			all = append(all, known(b, b, 0))
@@ -148,7 +148,7 @@ func TestCoverage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v := &View{Upstreams: tt.nodes}
 			for _, l := range []Log{Trace, ChainState} {
-				if got := v.Segments(l, tt.head); !slices.Equal(got, tt.want) {
+				if got := v.Ranges(l, tt.head); !slices.Equal(got, tt.want) {
 					t.Errorf("segments of %s: %v, %v was due", l, got, tt.want)
 				}
 				if got := v.Reported(l, tt.head); got != tt.reported {

@@ -1,12 +1,10 @@
 package probe
 
 import (
-	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
-	"flotilla/gateway/config"
+	"flotilla/gateway/fleet"
 	"flotilla/gateway/ship"
 )
 
@@ -29,86 +27,53 @@ type Ranges struct {
 
 // Ranges is what the server reported, else what the configuration declares.
 func (s *Server) Ranges() Ranges {
+	u := s.upstream()
+	r := Ranges{SourceUnknown, u.Trace, u.ChainState, u.Finality}
 	switch {
-	case s.Reported():
-		return Ranges{SourceReported, s.Status.Trace, s.Status.ChainState, s.Status.Finality}
-	case s.Range != nil:
-		declared := ship.Range{Begin: s.Range.Begin, End: s.Range.End}
-		return Ranges{Source: SourceDeclared, Trace: declared, ChainState: declared}
+	case u.Reported:
+		r.Source = SourceReported
+	case u.Known:
+		r.Source = SourceDeclared
 	}
-	return Ranges{Source: SourceUnknown}
+	return r
 }
 
-// Log is what all servers of a listener hold of one log: ascending ranges that
-// do not touch.
-type Log struct {
-	Name   string
-	Ranges []ship.Range
-}
-
-// Holes are what lies between the ranges.
-func (l *Log) Holes() []ship.Range {
-	var out []ship.Range
-	for i := 1; i < len(l.Ranges); i++ {
-		out = append(out, ship.Range{Begin: l.Ranges[i-1].End, End: l.Ranges[i].Begin})
-	}
-	return out
-}
-
-// String is the ranges, "-" when there are none.
-func (l *Log) String() string { return RangesText(l.Ranges) }
-
-// Coverage is the logs trace, chain_state and finality, in this order.
-type Coverage struct{ Logs [3]Log }
+// Coverage is what the enabled servers of a listener hold of each log, as the
+// fleet of a running gateway counts it (package fleet): fleet.Log is the index.
+type Coverage [len(fleet.Logs)]fleet.Coverage
 
 // Holes are those of the trace and chain-state logs, merged.
 func (c *Coverage) Holes() []ship.Range {
-	return merge(append(c.Logs[0].Holes(), c.Logs[1].Holes()...))
+	return fleet.Merge(slices.Concat(c[fleet.Trace].Gaps, c[fleet.ChainState].Gaps))
 }
 
-// cover puts the ranges of all enabled servers together (spec "ship" M14). A
-// live server holds its blocks up to the head of the fleet.
-func cover(servers []*Server) Coverage {
-	var head uint32
-	for _, s := range servers {
-		if s.Reported() && s.Role == config.Live {
-			head = max(head, s.Status.Head.Num)
-		}
+// upstream is the server as the fleet of a running gateway would know it.
+func (s *Server) upstream() fleet.Upstream {
+	if s.Reported() {
+		return fleet.Heard(s.Server, &s.Status)
 	}
-	c := Coverage{[3]Log{{Name: "trace"}, {Name: "chain_state"}, {Name: "finality"}}}
+	return fleet.Heard(s.Server, nil)
+}
+
+// cover puts the ranges of all enabled servers together. Live servers hold their
+// blocks up to the highest head of them.
+func cover(servers []*Server) (c Coverage) {
+	var head uint32
+	var v fleet.View
 	for _, s := range servers {
 		if !s.Enabled {
 			continue
 		}
-		own := s.Ranges()
-		for i, r := range []ship.Range{own.Trace, own.ChainState, own.Finality} {
-			if r.Empty() {
-				continue
-			}
-			if s.Role == config.Live {
-				r.End = max(r.End, head+1)
-			}
-			c.Logs[i].Ranges = append(c.Logs[i].Ranges, r)
+		u := s.upstream()
+		if !u.Frozen() {
+			head = max(head, u.Head.Num)
 		}
+		v.Upstreams = append(v.Upstreams, u)
 	}
-	for i := range c.Logs {
-		c.Logs[i].Ranges = merge(c.Logs[i].Ranges)
+	for _, log := range fleet.Logs {
+		c[log] = v.Coverage(log, head)
 	}
 	return c
-}
-
-// merge sorts ranges and joins those that touch.
-func merge(list []ship.Range) []ship.Range {
-	slices.SortFunc(list, func(a, b ship.Range) int { return cmp.Compare(a.Begin, b.Begin) })
-	var out []ship.Range
-	for _, r := range list {
-		if last := len(out) - 1; last >= 0 && r.Begin <= out[last].End {
-			out[last].End = max(out[last].End, r.End)
-			continue
-		}
-		out = append(out, r)
-	}
-	return out
 }
 
 // RangesText writes ranges as "[1,51) [61,101)", "-" when all are empty.
@@ -116,7 +81,7 @@ func RangesText(list []ship.Range) string {
 	var out []string
 	for _, r := range list {
 		if !r.Empty() {
-			out = append(out, rangeText(r))
+			out = append(out, r.String())
 		}
 	}
 	if len(out) == 0 {
@@ -124,5 +89,3 @@ func RangesText(list []ship.Range) string {
 	}
 	return strings.Join(out, " ")
 }
-
-func rangeText(r ship.Range) string { return fmt.Sprintf("[%d,%d)", r.Begin, r.End) }

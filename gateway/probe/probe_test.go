@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"flotilla/gateway/config"
+	"flotilla/gateway/fleet"
 	"flotilla/gateway/ship"
 	"flotilla/gateway/simulator"
 )
@@ -189,7 +190,7 @@ func TestAll(t *testing.T) {
 			if got, want := strings.Join(l.Faults(), "; "), strings.Join(c.faults, "; "); got != want {
 				t.Errorf("the faults are %q, want %q", got, want)
 			}
-			if got := l.Coverage.Logs[0].String(); got != c.trace {
+			if got := RangesText(l.Coverage[fleet.Trace].Ranges); got != c.trace {
 				t.Errorf("the trace log covers %s, want %s", got, c.trace)
 			}
 			if got := RangesText(l.Coverage.Holes()); got != c.holes {
@@ -243,29 +244,6 @@ func TestRanges(t *testing.T) {
 	} {
 		if got := c.server.Ranges(); got != c.want {
 			t.Errorf("%s: got %+v, want %+v", c.name, got, c.want)
-		}
-	}
-}
-
-func TestAgrees(t *testing.T) {
-	r := func(b, e uint32) ship.Range { return ship.Range{Begin: b, End: e} }
-	for _, c := range []struct {
-		declared     config.Range
-		trace, state ship.Range
-		want         bool
-	}{
-		{config.Range{Begin: 1, End: 51}, r(1, 51), r(1, 51), true},
-		{config.Range{Begin: 1, End: 51}, r(2, 51), r(1, 51), true},
-		{config.Range{Begin: 1, End: 51}, r(2, 50), r(2, 51), true},
-		{config.Range{Begin: 1, End: 51}, r(1, 51), r(1, 50), true},
-		{config.Range{Begin: 1, End: 51}, r(1, 50), r(1, 50), false},
-		{config.Range{Begin: 1, End: 51}, r(3, 51), r(1, 51), false},
-		{config.Range{Begin: 2, End: 51}, r(3, 51), r(2, 51), false},
-		{config.Range{Begin: 1, End: 51}, r(1, 52), r(1, 51), false},
-		{config.Range{Begin: 1, End: 51}, r(0, 0), r(1, 51), false},
-	} {
-		if got := agrees(c.declared, c.trace, c.state); got != c.want {
-			t.Errorf("%v with %v and %v: got %v", c.declared, c.trace, c.state, got)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"flotilla/gateway/config"
+	"flotilla/gateway/fleet"
 	"flotilla/gateway/ship"
 	"flotilla/gateway/ship/dial"
 
@@ -139,9 +140,9 @@ func (l *Listener) Faults() []string {
 		out = append(out, "no server has an endpoint that could be asked")
 	}
 	if l.Stitched() {
-		for _, log := range l.Coverage.Logs[:2] {
-			for _, hole := range log.Holes() {
-				out = append(out, fmt.Sprintf("no server has the blocks %s in its %s log", rangeText(hole), log.Name))
+		for _, log := range []fleet.Log{fleet.Trace, fleet.ChainState} {
+			for _, hole := range l.Coverage[log].Gaps {
+				out = append(out, fmt.Sprintf("no server has the blocks %s in its %s log", hole, log))
 			}
 		}
 	}
@@ -162,22 +163,9 @@ func (l *Listener) fault(s *Server) string {
 		return "reports no chain id, which require_chain_id asks for"
 	case !s.Reported():
 		return "has no block yet"
-	case s.Range != nil && !agrees(*s.Range, s.Status.Trace, s.Status.ChainState):
-		return fmt.Sprintf("declares the range [%d,%d), but reports trace %s and chain_state %s",
-			s.Range.Begin, s.Range.End, rangeText(s.Status.Trace), rangeText(s.Status.ChainState))
+	case s.Range != nil && !fleet.Fits(*s.Range, s.Status.Trace, s.Status.ChainState):
+		return fmt.Sprintf("declares the range %s, but reports trace %s and chain_state %s",
+			ship.Range(*s.Range), s.Status.Trace, s.Status.ChainState)
 	}
 	return ""
-}
-
-// agrees compares a declared range with what an archive reports (spec "ship"
-// M7): a log may begin at 2 for a range from 1, and one of the two may end a
-// block early.
-func agrees(declared config.Range, trace, state ship.Range) bool {
-	begins := func(r ship.Range) bool {
-		return r.Begin == declared.Begin || declared.Begin == 1 && r.Begin == 2
-	}
-	ends := func(r, other ship.Range) bool {
-		return r.End == declared.End || r.End+1 == declared.End && other.End == declared.End
-	}
-	return begins(trace) && begins(state) && ends(trace, state) && ends(state, trace)
 }

@@ -5,7 +5,10 @@
 // All integers on the wire are little endian; ranges are half open.
 package ship
 
-import "encoding/hex"
+import (
+	"encoding/hex"
+	"fmt"
+)
 
 // Request variants, client to node (spec "ship" 1.1).
 const (
@@ -41,6 +44,9 @@ const PosSize = 36
 
 // Range is a half-open block range; Begin == End is empty.
 type Range struct{ Begin, End uint32 }
+
+// String is the range as texts write it: [2,101).
+func (r Range) String() string { return fmt.Sprintf("[%d,%d)", r.Begin, r.End) }
 
 // Empty reports whether no block is in the range.
 func (r Range) Empty() bool { return r.End <= r.Begin }
