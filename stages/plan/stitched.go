@@ -182,20 +182,28 @@ func (p *planner) blocksFrom(i int, end uint32) uint32 {
 func (p *planner) decide() {
 	x := p.x
 	x.Plan.Again = p.again
-	if len(x.Candidates) > 0 {
-		return
-	}
 	switch {
-	case p.best == unranked:
-		x.Plan.Do, x.Plan.Why = pipeline.Hold, p.reason()
-	case p.best&rankOffline != 0 && !x.Desperate:
-		x.Plan.Do, x.Plan.Why = pipeline.Hold, fleet.HoldOffline
-	case p.best&rankGated != 0:
+	case len(x.Candidates) > 0:
+	case p.best == unranked && x.Finished():
+		// There is no node at the tip, and the client is owed nothing.
 		x.Plan.Do = pipeline.Wait
+	case p.best == unranked:
+		p.hold(p.reason())
+	case p.best&rankGated != 0:
+		// Nobody is missed yet, whether he is there or not.
+		x.Plan.Do = pipeline.Wait
+	case p.best&rankOffline != 0 && !x.Desperate:
+		p.hold(fleet.HoldOffline)
 	default:
-		x.Plan.Do, x.Plan.Why = pipeline.Hold, fleet.HoldAtCapacity
+		p.hold(fleet.HoldAtCapacity)
 	}
-	x.Plan.Bounded = !x.View.OnlyLive(p.n)
+}
+
+// hold makes the plan a hold. It has a limit unless the block, which is the next
+// of live nodes only, will come when one of them does (P8).
+func (p *planner) hold(why fleet.HoldReason) {
+	x := p.x
+	x.Plan.Do, x.Plan.Why, x.Plan.Bounded = pipeline.Hold, why, !x.Finished() && !x.View.OnlyLive(p.n)
 }
 
 // reason is why no holder may be asked at all (P4).
