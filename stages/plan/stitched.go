@@ -10,10 +10,14 @@ import (
 // The keys of Candidate.Rank in a range-split fleet (spec "ship" 3.3), the
 // weightiest first. Where they are all equal the policy decides.
 const (
-	rankOffline = 1 << (7 - iota)
+	rankOffline = 1 << (8 - iota)
 	// rankGivenUp: it has failed twice at this block, so anybody else comes
 	// first, whatever else speaks against him (9.1.1).
 	rankGivenUp
+	// rankKin: two of its kind have failed at this block, be it archives or nodes
+	// at the tip. Archives of one range often are copies of one log, its damage
+	// included, so the other kind comes first.
+	rankKin
 	// rankFull goes before rankStale: a node that is there beats waiting for a
 	// better one (9.1.8).
 	rankFull
@@ -30,7 +34,8 @@ const (
 	unranked = rankOffline << 1
 )
 
-// givenUp is how many failures at one block rank an upstream behind all others.
+// givenUp is how many failures at one block rank an upstream, or a kind of
+// upstreams, behind all others.
 const givenUp = 2
 
 // stitched plans the next leg of a session in front of a range-split fleet: it
@@ -61,6 +66,11 @@ func stitched(x *pipeline.Exchange) {
 		return
 	}
 	p := planner{x: x, n: n, need: fleet.NeedOf(&x.Want), best: unranked}
+	if x.StuckAt == n {
+		for _, i := range x.Failed {
+			p.failed[kind(&x.View.Upstreams[i])]++
+		}
+	}
 	x.View.Holders(n, p.need, func(h fleet.Holder) bool {
 		p.consider(h)
 		return true
@@ -75,6 +85,8 @@ type planner struct {
 	need fleet.Need
 	// best is the lowest rank of all holders, those that cannot serve included.
 	best int
+	// failed are the failures at the block by kind.
+	failed [2]int
 	// What keeps holders from being asked at all.
 	excluded, busy, quarantined bool
 	again                       time.Time
@@ -116,6 +128,14 @@ func (p *planner) consider(h fleet.Holder) {
 	x.Candidates = append(x.Candidates, pipeline.Candidate{Index: h.Index, Online: u.Online, Rank: rank, Run: p.run(h, u)})
 }
 
+// kind is 1 for archives and 0 for nodes at the tip.
+func kind(u *fleet.Upstream) int {
+	if u.Frozen() {
+		return 1
+	}
+	return 0
+}
+
 func (p *planner) rank(i int, u *fleet.Upstream) (rank int) {
 	x := p.x
 	for _, k := range [...]struct {
@@ -124,6 +144,7 @@ func (p *planner) rank(i int, u *fleet.Upstream) (rank int) {
 	}{
 		{rankOffline, !u.Online},
 		{rankGivenUp, x.FailedAt(i, p.n) >= givenUp},
+		{rankKin, p.failed[kind(u)] >= givenUp},
 		{rankFull, u.FullBeside(x.Own(i))},
 		{rankGated, u.Frozen() && x.Gated(p.n)},
 		{rankStale, u.Stale || x.View.Lagging(i, p.n, x.Tip.Head.Num)},
