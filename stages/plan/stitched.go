@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"time"
 
 	"flotilla/gateway/fleet"
@@ -187,16 +188,30 @@ func (p *planner) blocksFrom(i int, end uint32) uint32 {
 	x := p.x
 	return x.View.Next(p.n, end, p.need, func(h fleet.Holder, n uint32) uint32 {
 		u := &x.View.Upstreams[h.Index]
-		if h.Index == i || !u.Online || u.Full() || u.NoBlockLog || x.Excluded(h.Index, x.Now) {
+		if h.Index == i || !u.Online || u.FullBeside(x.Own(h.Index)) || u.NoBlockLog || x.Excluded(h.Index, x.Now) {
 			return end
 		}
-		for _, q := range u.Quarantines {
-			if q.Covers(n, x.Now) {
-				n = uint32(min(uint64(q.Block)+uint64(q.Range), uint64(end)))
-			}
+		if n = unquarantined(u, n, x.Now); n >= h.End {
+			return end
 		}
-		return min(n, h.End)
+		return n
 	})
+}
+
+// unquarantined is the first block from n on that u may be asked for; NoBlock
+// when there is none.
+func unquarantined(u *fleet.Upstream, n uint32, now time.Time) uint32 {
+	for {
+		i := slices.IndexFunc(u.Quarantines, func(q fleet.Quarantine) bool { return q.Covers(n, now) })
+		if i < 0 {
+			return n
+		}
+		q := &u.Quarantines[i]
+		if uint64(q.Block)+uint64(q.Range) >= fleet.NoBlock {
+			return fleet.NoBlock
+		}
+		n = q.Block + q.Range
+	}
 }
 
 // decide sets the plan from what was considered (P4, P5, P8).
