@@ -31,6 +31,7 @@ func (*Stage) Down(x *pipeline.Exchange, r *pipeline.Result) pipeline.Step {
 	if r.Kind == pipeline.KeepAlive {
 		return pipeline.Step{}
 	}
+	// Archives never send a block twice unless asked to.
 	if r.Num < x.Cursor && (x.Window || !x.Link.Frozen) && repeated(x, r) {
 		return drop(x, r)
 	}
@@ -125,14 +126,15 @@ func denies(x *pipeline.Exchange, r *pipeline.Result) bool {
 
 // breach is the rule for archives that a result breaks by its place in the
 // stream (S24 to S27); "" for none. What an archive sends first has to continue
-// what the client has, if that is irreversible or this is a seam.
+// what the client has got, if that is irreversible or this is a seam within its
+// request. What the client only says it has may be of a fork.
 func breach(x *pipeline.Exchange, r *pipeline.Result, first bool) fleet.Violation {
 	switch last := x.Delivered.Last(); {
 	case r.Num < x.Cursor:
 		return fleet.ViolationRewind
 	case r.Num > x.Cursor:
 		return fleet.ViolationGap
-	case first && breaks(x, r) && (x.Link.Seam || last.Num <= x.Settled):
+	case first && breaks(x, r) && (x.Link.Seam && !x.Fresh || last.Num <= x.Settled):
 		return fleet.ViolationDiscontinuity
 	case r.Uncredited:
 		return fleet.ViolationCredit
@@ -158,8 +160,9 @@ func commit(x *pipeline.Exchange, r *pipeline.Result) {
 	}
 	x.Cursor = r.Num + 1
 	if x.Link.Frozen {
-		// Its own head and LIB are only the end of its range.
-		x.Settled = max(x.Settled, x.Tip.LIB.Num)
+		// Its own head and LIB are only the end of its range. The fleet's LIB says
+		// nothing yet of blocks above, which may come from a node on a fork.
+		x.Settled = max(x.Settled, min(x.Tip.LIB.Num, r.Num))
 	} else {
 		x.Settled = max(x.Settled, min(r.LIB.Num, r.Head.Num))
 	}

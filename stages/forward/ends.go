@@ -56,13 +56,19 @@ const AvoidFailedDial = 2 * time.Second
 // Ended takes the end of the link to x.Current into the exchange: exclusions,
 // strikes and the budget. owed is Owed while the link was up: a strike needs a
 // block that could have come, as nothing can fail for a client that is owed
-// nothing. It is called while x.Link still tells of the link.
+// nothing, or a result that an archive must not send. It is called while x.Link
+// still tells of the link.
 func Ended(x *pipeline.Exchange, end fleet.End, owed bool) Consequence {
 	rule := ends[end]
 	i := x.Current
-	if end == fleet.EndStall && x.Link.Frozen {
+	switch {
+	case end == fleet.EndStall && x.Link.Frozen:
 		// An archive has nothing to wait for.
 		rule.strike = true
+	case end == fleet.EndViolation && x.Link.Frozen:
+		// What it sent speaks against it, even if that was the last of the leg or
+		// came without credit, so that nothing is owed by now.
+		owed = true
 	}
 	x.Soft = pipeline.None
 	if rule.soft {

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"time"
 
 	"flotilla/gateway/fleet"
@@ -10,10 +11,14 @@ import (
 // The keys of Candidate.Rank in a range-split fleet (spec "ship" 3.3), the
 // weightiest first. Where they are all equal the policy decides.
 const (
-	rankOffline = 1 << (7 - iota)
+	rankOffline = 1 << (8 - iota)
 	// rankGivenUp: it has failed twice at this block, so anybody else comes
 	// first, whatever else speaks against him (9.1.1).
 	rankGivenUp
+	// rankKin: two of its kind have failed at this block, be it archives or nodes
+	// at the tip. Archives of one range often are copies of one log, its damage
+	// included, so the other kind comes first.
+	rankKin
 	// rankFull goes before rankStale: a node that is there beats waiting for a
 	// better one (9.1.8).
 	rankFull
@@ -30,7 +35,8 @@ const (
 	unranked = rankOffline << 1
 )
 
-// givenUp is how many failures at one block rank an upstream behind all others.
+// givenUp is how many failures at one block rank an upstream, or a kind of
+// upstreams, behind all others.
 const givenUp = 2
 
 // stitched plans the next leg of a session in front of a range-split fleet: it
@@ -90,6 +96,11 @@ func newPlanner(x *pipeline.Exchange) planner {
 		// Only a node at the tip can rewind to the positions below (S8).
 		p.n = x.Want.Start
 	}
+	if x.StuckAt == p.n {
+		for _, i := range x.Failed {
+			p.failed[kind(&x.View.Upstreams[i])]++
+		}
+	}
 	return p
 }
 
@@ -106,6 +117,8 @@ type planner struct {
 	need fleet.Need
 	// best is the lowest rank of all holders, those that cannot serve included.
 	best int
+	// failed are the failures at the block by kind.
+	failed [2]int
 	// What keeps holders from being asked at all.
 	excluded, busy, quarantined bool
 	again                       time.Time
@@ -147,6 +160,14 @@ func (p *planner) consider(h fleet.Holder) {
 	x.Candidates = append(x.Candidates, pipeline.Candidate{Index: h.Index, Online: u.Online, Rank: rank, Run: p.run(h, u)})
 }
 
+// kind is 1 for archives and 0 for nodes at the tip.
+func kind(u *fleet.Upstream) int {
+	if u.Frozen() {
+		return 1
+	}
+	return 0
+}
+
 func (p *planner) rank(i int, u *fleet.Upstream) (rank int) {
 	x := p.x
 	for _, k := range [...]struct {
@@ -155,6 +176,7 @@ func (p *planner) rank(i int, u *fleet.Upstream) (rank int) {
 	}{
 		{rankOffline, !u.Online},
 		{rankGivenUp, x.FailedAt(i, p.n) >= givenUp},
+		{rankKin, p.failed[kind(u)] >= givenUp},
 		{rankFull, u.FullBeside(x.Own(i))},
 		{rankGated, u.Frozen() && x.Gated(p.n)},
 		{rankStale, u.Stale || x.View.Lagging(i, p.n, x.Tip.Head.Num)},
@@ -197,36 +219,58 @@ func (p *planner) blocksFrom(i int, end uint32) uint32 {
 	x := p.x
 	return x.View.Next(p.n, end, p.need, func(h fleet.Holder, n uint32) uint32 {
 		u := &x.View.Upstreams[h.Index]
-		if h.Index == i || !u.Online || u.Full() || u.NoBlockLog || x.Excluded(h.Index, x.Now) {
+		if h.Index == i || !u.Online || u.FullBeside(x.Own(h.Index)) || u.NoBlockLog || x.Excluded(h.Index, x.Now) {
 			return end
 		}
-		for _, q := range u.Quarantines {
-			if q.Covers(n, x.Now) {
-				n = uint32(min(uint64(q.Block)+uint64(q.Range), uint64(end)))
-			}
+		if n = unquarantined(u, n, x.Now); n >= h.End {
+			return end
 		}
-		return min(n, h.End)
+		return n
 	})
+}
+
+// unquarantined is the first block from n on that u may be asked for; NoBlock
+// when there is none.
+func unquarantined(u *fleet.Upstream, n uint32, now time.Time) uint32 {
+	for {
+		i := slices.IndexFunc(u.Quarantines, func(q fleet.Quarantine) bool { return q.Covers(n, now) })
+		if i < 0 {
+			return n
+		}
+		q := &u.Quarantines[i]
+		if uint64(q.Block)+uint64(q.Range) >= fleet.NoBlock {
+			return fleet.NoBlock
+		}
+		n = q.Block + q.Range
+	}
 }
 
 // decide sets the plan from what was considered (P4, P5, P8).
 func (p *planner) decide() {
 	x := p.x
 	x.Plan.Again = p.again
-	if len(x.Candidates) > 0 {
-		return
-	}
 	switch {
-	case p.best == unranked:
-		x.Plan.Do, x.Plan.Why = pipeline.Hold, p.reason()
-	case p.best&rankOffline != 0 && !x.Desperate:
-		x.Plan.Do, x.Plan.Why = pipeline.Hold, fleet.HoldOffline
-	case p.best&rankGated != 0:
+	case len(x.Candidates) > 0:
+	case p.best == unranked && x.Finished():
+		// There is no node at the tip, and the client is owed nothing.
 		x.Plan.Do = pipeline.Wait
+	case p.best == unranked:
+		p.hold(p.reason())
+	case p.best&rankGated != 0:
+		// Nobody is missed yet, whether he is there or not.
+		x.Plan.Do = pipeline.Wait
+	case p.best&rankOffline != 0 && !x.Desperate:
+		p.hold(fleet.HoldOffline)
 	default:
-		x.Plan.Do, x.Plan.Why = pipeline.Hold, fleet.HoldAtCapacity
+		p.hold(fleet.HoldAtCapacity)
 	}
-	x.Plan.Bounded = !x.View.OnlyLive(p.n)
+}
+
+// hold makes the plan a hold. It has a limit unless the block, which is the next
+// of live nodes only, will come when one of them does (P8).
+func (p *planner) hold(why fleet.HoldReason) {
+	x := p.x
+	x.Plan.Do, x.Plan.Why, x.Plan.Bounded = pipeline.Hold, why, !x.Finished() && !x.View.OnlyLive(p.n)
 }
 
 // reason is why no holder may be asked at all (P4).

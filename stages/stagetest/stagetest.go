@@ -90,6 +90,47 @@ func Quarantined(n, count uint32, until time.Time) Option {
 	}
 }
 
+// NoSlots makes the node one that is full.
+func NoSlots(u *fleet.Upstream) {
+	MaxSessions(1)(u)
+	Taken(1)(u)
+}
+
+// Log sets the range of one log of the node; 0, 0 is no log.
+func Log(l fleet.Log, begin, end uint32) Option {
+	return func(u *fleet.Upstream) {
+		*[...]*ship.Range{&u.Trace, &u.ChainState, &u.Finality}[l] = ship.Range{Begin: begin, End: end}
+	}
+}
+
+// Archive is an online archive that has reported trace and chain-state logs for
+// [begin, end), of which it is sure that they are irreversible; otherwise as
+// Node.
+func Archive(name string, begin, end uint32, options ...Option) fleet.Upstream {
+	u := Node(name, func(u *fleet.Upstream) {
+		u.Server.Role = config.Frozen
+		u.Reported = true
+		u.Head, u.LIB = Pos(end-1), Pos(end-1)
+		u.Trace = ship.Range{Begin: begin, End: end}
+		u.ChainState = u.Trace
+	})
+	for _, o := range options {
+		o(&u)
+	}
+	return u
+}
+
+// Unheard makes the node one that has never told anything, of which nothing is
+// declared.
+func Unheard(u *fleet.Upstream) {
+	u.Online, u.Known, u.Reported = false, false, false
+	u.Head, u.LIB = ship.Pos{}, ship.Pos{}
+	u.Trace, u.ChainState, u.Finality = ship.Range{}, ship.Range{}, ship.Range{}
+}
+
+// NoBlockLog makes the node an archive that is known to have no block log.
+func NoBlockLog(u *fleet.Upstream) { u.NoBlockLog = true }
+
 // View is a fleet of these nodes, without a limit for lag.
 func View(nodes ...fleet.Upstream) *fleet.View {
 	return &fleet.View{Generation: 1, Upstreams: nodes}
@@ -102,6 +143,18 @@ func Exchange(nodes ...fleet.Upstream) *pipeline.Exchange {
 	x.Current, x.Pick, x.Soft = pipeline.None, pipeline.None, pipeline.None
 	x.Retained, x.Standby = pipeline.None, pipeline.None
 	x.Link.Upstream = pipeline.None
+	return x
+}
+
+// Stitched is that of a new session in front of a range-split fleet of these
+// nodes, with the defaults of the configuration.
+func Stitched(nodes ...fleet.Upstream) *pipeline.Exchange {
+	x := Exchange(nodes...)
+	x.Stitched = true
+	x.View = fleet.NewView(&config.Listener{
+		Topology:  config.TopologyStitched,
+		Stitching: config.Stitching{HistoryPreference: "frozen", PatchHeadLIB: true, ABIMismatch: "warn"},
+	}, nodes)
 	return x
 }
 
