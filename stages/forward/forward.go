@@ -66,7 +66,7 @@ func pend(x *pipeline.Exchange) pipeline.Step {
 // Down finds out what a result stands for, and takes it off the client's
 // credit (S20, S22). Results that nobody asked for go no further.
 func (*Stage) Down(x *pipeline.Exchange, r *pipeline.Result) pipeline.Step {
-	if x.Link.Frozen && (!x.Link.Requested || x.Link.Exact && x.Link.Cursor >= x.Link.End) {
+	if x.Link.Frozen && (!x.Link.Requested || r.HasThis && x.Link.Exact && x.Link.Cursor >= x.Link.End) {
 		r.Violation = fleet.ViolationVariant
 		return pipeline.Leaving(fleet.EndViolation)
 	}

@@ -22,7 +22,6 @@ const (
 	// rankFull goes before rankStale: a node that is there beats waiting for a
 	// better one (9.1.8).
 	rankFull
-	rankGated
 	rankStale
 	rankNoBlockLog
 	// rankSoft goes before rankRole: an archive that has just failed yields to a
@@ -30,6 +29,9 @@ const (
 	rankSoft
 	// rankRole: history_preference "frozen" reads from archives what they have.
 	rankRole
+	// rankGated is the lightest: a block that an archive has is waited for, not
+	// asked of a node at the tip, which has it no sooner (P5).
+	rankGated
 
 	// unranked is above every rank.
 	unranked = rankOffline << 1
@@ -178,11 +180,11 @@ func (p *planner) rank(i int, u *fleet.Upstream) (rank int) {
 		{rankGivenUp, x.FailedAt(i, p.n) >= givenUp},
 		{rankKin, p.failed[kind(u)] >= givenUp},
 		{rankFull, u.FullBeside(x.Own(i))},
-		{rankGated, u.Frozen() && x.Gated(p.n)},
 		{rankStale, u.Stale || x.View.Lagging(i, p.n, x.Tip.Head.Num)},
 		{rankNoBlockLog, x.Want.FetchBlock && u.NoBlockLog},
 		{rankSoft, x.Soft == i || x.FailedAt(i, p.n) > 0},
 		{rankRole, !u.Frozen() && x.View.Stitching != nil && x.View.Stitching.HistoryPreference == "frozen"},
+		{rankGated, u.Frozen() && x.Gated(p.n)},
 	} {
 		if k.true {
 			rank |= k.key
@@ -250,7 +252,6 @@ func (p *planner) decide() {
 	x := p.x
 	x.Plan.Again = p.again
 	switch {
-	case len(x.Candidates) > 0:
 	case p.best == unranked && x.Finished():
 		// There is no node at the tip, and the client is owed nothing.
 		x.Plan.Do = pipeline.Wait
@@ -258,7 +259,9 @@ func (p *planner) decide() {
 		p.hold(p.reason())
 	case p.best&rankGated != 0:
 		// Nobody is missed yet, whether he is there or not.
+		x.Candidates = x.Candidates[:0]
 		x.Plan.Do = pipeline.Wait
+	case len(x.Candidates) > 0:
 	case p.best&rankOffline != 0 && !x.Desperate:
 		p.hold(fleet.HoldOffline)
 	default:

@@ -60,11 +60,11 @@ func TestArchives(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			x := stagetest.Exchange()
-			x.Tip, x.Link.Frozen = c.tip, c.frozen
+			x.View, x.Tip, x.Link.Frozen = fleet.NewView(c.cfg, nil), c.tip, c.frozen
 			x.HeadSent, x.LIBSent = c.headSent, c.libSent
 			r := stagetest.Result(at(50), at(49))
 			r.Head, r.LIB = c.head, c.lib
-			if step := rewrite.New(c.cfg).(pipeline.Downward).Down(x, r); step != (pipeline.Step{}) {
+			if step := rewrite.New(nil).(pipeline.Downward).Down(x, r); step != (pipeline.Step{}) {
 				t.Errorf("the stage ends with %+v", step)
 			}
 			if r.Head != c.wantHead || r.LIB != c.wantLIB || r.Patched != c.patched {

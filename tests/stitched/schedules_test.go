@@ -1,5 +1,3 @@
-//go:build stitched
-
 package stitched
 
 import (

@@ -1,5 +1,3 @@
-//go:build stitched
-
 // Package stitched tests the whole product in front of range-split fleets of
 // simulated nodes, in bubbles of fake time and memory (testing/synctest).
 package stitched

@@ -62,8 +62,8 @@ type link struct {
 	// blockless: an archive has sent a result on it that lacks the block.
 	blockless bool
 	// short: it was asked for more than what is taken from it.
-	short bool
-	relayed   []relayed
+	short   bool
+	relayed []relayed
 }
 
 func newLink(n *dial.Node, upstream int) *link {
