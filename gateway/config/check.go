@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -273,7 +274,7 @@ func checkArchives(d *decoder, l *draft) {
 	if !live {
 		d.advise(l, "server", "has no live entry, so the last block of the archives is the head, and a session that has reached it waits there", "")
 	}
-	slices.SortFunc(declared, func(a, b Range) int { return int(int64(a.Begin) - int64(b.Begin)) })
+	slices.SortFunc(declared, func(a, b Range) int { return cmp.Compare(a.Begin, b.Begin) })
 	for i, end := 0, uint32(0); i < len(declared); i++ {
 		if i > 0 && declared[i].Begin > end {
 			d.advise(l, "server", fmt.Sprintf("leaves the range [%d, %d), which no archive declares", end, declared[i].Begin), "")
