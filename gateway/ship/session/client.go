@@ -116,6 +116,7 @@ func (s *Session) takeMessage(message []byte) {
 	case ship.StatusRequestV0, ship.StatusRequestV1:
 		s.askStatus(s.x.Request.Variant == ship.StatusRequestV1)
 	case ship.AckRequestV0:
+		s.askAhead()
 		s.look()
 	case ship.BlocksRequestV0, ship.BlocksRequestV1:
 		if s.stitched {

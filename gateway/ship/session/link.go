@@ -59,6 +59,8 @@ type link struct {
 	closing  bool // the upstream has sent a Close frame; its reader's own
 	framed   bool // something came on it
 	standby  bool // it stood by before it was needed
+	// asked is the request that was sent on it while it stood by; nil for none.
+	asked *ship.BlocksRequest
 	// blockless: an archive has sent a result on it that lacks the block.
 	blockless bool
 	// short: it was asked for more than what is taken from it.

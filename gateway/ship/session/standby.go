@@ -6,6 +6,7 @@ import (
 
 	"flotilla/gateway/fleet"
 	"flotilla/gateway/pipeline"
+	"flotilla/gateway/ship"
 	"flotilla/gateway/ship/frame"
 	"flotilla/stages/forward"
 )
@@ -24,10 +25,12 @@ type standby struct {
 	done     chan struct{}
 	// link is nil when it did not come up, or did not last.
 	link *link
-	// dropped: nobody wants it any more; its goroutine closes it.
-	dropped bool
-	// taken: the session goes on with it.
-	taken bool
+	// dropped: nobody wants it any more. taken: the session wants it, and its
+	// goroutine is to stop reading. handed: the goroutine has stopped, and link
+	// is whoever's has the standby.
+	dropped, taken, handed bool
+	// asked is the request that was sent on it ahead of the seam; nil for none.
+	asked *ship.BlocksRequest
 }
 
 func (s *Session) predialBlocks() uint32 {
@@ -83,18 +86,23 @@ func (s *Session) attend(ctx context.Context, b *standby) {
 		over = !s.watch(l, b)
 	}
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	// Dropped by now, it was not in time for the leg.
-	over = over || b.dropped || s.closed
-	if over {
+	if over || b.dropped || s.closed {
 		s.forget(b)
-		b.link = nil
-		s.Fleet.Release(b.upstream)
-		s.Fleet.Stats.Predials.Inc(fleet.PredialDiscarded)
+		s.abandon(b)
+		return
 	}
-	s.mu.Unlock()
-	if over {
-		part(l)
-	}
+	b.handed = true
+}
+
+// abandon gives up the link of a standby that nothing reads any more.
+func (s *Session) abandon(b *standby) {
+	l := b.link
+	b.link = nil
+	s.Fleet.Release(b.upstream)
+	s.Fleet.Stats.Predials.Inc(fleet.PredialDiscarded)
+	s.racers.Go(func() { part(l) })
 }
 
 // watch reads a standby link. It reports true when it was asked to stop, and
@@ -146,10 +154,7 @@ func (s *Session) takeStandby(i int) *link {
 		s.mu.Unlock()
 		return nil
 	}
-	b.taken = true
-	if b.link != nil {
-		_ = b.link.SetReadDeadline(time.Unix(1, 0))
-	}
+	b.stop()
 	s.mu.Unlock()
 	late := time.NewTimer(raceAfter)
 	defer late.Stop()
@@ -172,11 +177,11 @@ func (s *Session) takeStandby(i int) *link {
 		return nil
 	}
 	if err := l.SetReadDeadline(time.Time{}); err != nil {
-		s.discard(l)
+		s.abandon(b)
 		return nil
 	}
 	s.x.Current = i
-	l.standby = true
+	l.standby, l.asked = true, b.asked
 	l.progress = time.Now()
 	s.purpose = fleet.Predial
 	s.Fleet.Stats.Predials.Inc(fleet.PredialUsed)
@@ -199,8 +204,21 @@ func (s *Session) dropStandbyLocked() {
 	b.dropped = true
 	s.forget(b)
 	b.cancel()
-	if b.link != nil {
-		_ = b.link.Writer.WriteMasked(frame.Close, frame.ClosePayload(frame.CloseNormal, ""))
+	if b.link == nil {
+		return
+	}
+	_ = b.link.Writer.WriteMasked(frame.Close, frame.ClosePayload(frame.CloseNormal, ""))
+	if b.handed {
+		s.abandon(b)
+	} else {
+		_ = b.link.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+// stop has the goroutine of a standby hand its link over.
+func (b *standby) stop() {
+	b.taken = true
+	if b.link != nil && !b.handed {
 		_ = b.link.SetReadDeadline(time.Unix(1, 0))
 	}
 }

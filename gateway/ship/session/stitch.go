@@ -206,7 +206,7 @@ func (s *Session) beginLeg(l *link, h *hold) bool {
 	defer s.mu.Unlock()
 	s.refresh()
 	end, ok := plan.Leg(&s.x, l.upstream)
-	if s.closed || !ok || !s.suitsClient(l) {
+	if s.closed || !ok || !s.suitsClient(l) || !s.askedRight(l, end) {
 		s.x.Current = pipeline.None
 		s.discard(l)
 		return false
@@ -217,7 +217,14 @@ func (s *Session) beginLeg(l *link, h *hold) bool {
 	}
 	s.takeLink(l)
 	s.leg.linger = time.Time{}
-	s.ask(l, end)
+	s.enter(l)
+	if l.asked != nil {
+		s.joinAhead(l)
+	} else {
+		s.x.LegEnd = end
+		s.sendRequest(s.seam)
+	}
+	s.entered()
 	s.look()
 	return true
 }
@@ -238,8 +245,17 @@ func (s *Session) suitsClient(l *link) bool {
 // avoidOtherABI is how long a session avoids an upstream with another ABI (3.4).
 const avoidOtherABI = 300 * time.Second
 
-// ask sends the request of a leg that ends at end on the session's link.
+// ask sends the request of a leg that ends at end on the link that the session
+// has.
 func (s *Session) ask(l *link, end uint32) {
+	s.enter(l)
+	s.x.LegEnd = end
+	s.sendRequest(s.seam)
+	s.entered()
+}
+
+// enter notes that a leg begins on a link: whether that is a handoff.
+func (s *Session) enter(l *link) {
 	if s.leg.ended && l.upstream != s.leg.from {
 		s.Fleet.Stats.Handoffs.Add(1)
 		s.tally.handoffs++
@@ -248,8 +264,10 @@ func (s *Session) ask(l *link, end uint32) {
 			"to", s.x.View.Upstreams[l.upstream].Server.Name)
 	}
 	s.leg.ended, s.leg.held = false, false
-	s.x.LegEnd = end
-	s.sendRequest(s.seam)
+}
+
+// entered notes that the request of a leg is on its way.
+func (s *Session) entered() {
 	s.purpose, s.seam = fleet.Failover, true
 	s.move(fleet.Streaming)
 }
@@ -268,9 +286,12 @@ func (s *Session) advance(l *link) {
 		s.leg.ended, s.leg.from, s.leg.since = true, l.upstream, s.x.Now
 		s.purpose, s.seam = fleet.Handoff, true
 		s.resume(l)
-	case link.End-link.Cursor <= s.predialBlocks() && s.leg.predialed != link.End && link.End < s.x.Want.End:
-		s.leg.predialed = link.End
-		s.predial()
+	case link.End < s.x.Want.End && link.End-link.Cursor <= s.predialBlocks():
+		if s.leg.predialed != link.End {
+			s.leg.predialed = link.End
+			s.predial()
+		}
+		s.askAhead()
 	}
 }
 
@@ -310,6 +331,9 @@ func (s *Session) restart() {
 		s.leg.linger = time.Time{}
 	}
 	s.purpose, s.seam = fleet.Initial, false
+	if s.standby != nil && s.standby.asked != nil {
+		s.dropStandbyLocked() // it was asked for what the client wanted before
+	}
 	switch {
 	case s.link != nil && s.link.left != notLeft:
 		// What comes next is planned with the new request.

@@ -1,0 +1,56 @@
+package stitched
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"flotilla/gateway"
+	"flotilla/gateway/simulator"
+	"flotilla/tests/scene"
+	"flotilla/tests/wire"
+)
+
+// With nodes that are 20 ms away, a handoff to a link that stands by costs less
+// than that: the next leg is asked for while the last blocks of the one before
+// are still on their way. Without, it costs the connect, the upgrade and the
+// request.
+func TestHandoffTakesLessThanARoundTrip(t *testing.T) {
+	const trip = 20 * time.Millisecond
+	for _, tt := range []struct {
+		predial uint32
+		credit  uint32
+		least   time.Duration
+		most    time.Duration
+	}{
+		{predial: 2000, credit: 20, most: trip / 2},
+		{predial: 2000, credit: 5, most: trip / 2},
+		// With credit for one block nothing can be asked ahead.
+		{predial: 2000, credit: 1, least: trip, most: trip + time.Millisecond},
+		{predial: 0, credit: 20, least: 2 * trip, most: 4 * trip},
+	} {
+		t.Run(fmt.Sprintf("predial %d credit %d", tt.predial, tt.credit), func(t *testing.T) {
+			chain := simulator.ChainOptions{Head: head, LIBLag: libLag}
+			scene.InBubble(t, chain, func() gateway.Network { return wire.New(1) }, func(t *testing.T, w *scene.World) {
+				net := w.Net.(*wire.Network)
+				f := w.Split(nil)
+				w.Config.Stitching.PredialBlocks = tt.predial
+				for _, s := range w.Config.Servers {
+					net.OnDial(s.Endpoint, func(l *wire.Link) {
+						l.Up.Shape(wire.Shape{Latency: trip / 2})
+						l.Down.Shape(wire.Shape{Latency: trip / 2})
+					})
+				}
+				defer w.Start()()
+				c := w.Dial(f.Strict())
+				w.Ask(c, scene.Whole(f.First, 1<<31, tt.credit))
+				whole(w, f, c, head)
+				for _, seam := range f.Seams {
+					if took, ok := c.Between(seam); !ok || took < tt.least || took > tt.most {
+						t.Errorf("the handoff at block %d took %v, from %v to %v were due", seam, took, tt.least, tt.most)
+					}
+				}
+			})
+		})
+	}
+}
