@@ -31,6 +31,8 @@ func TestConfigurationsAreValid(t *testing.T) {
 		{"multi-network.hcl", 2, 4, false},
 		{"fleet-router.json", 1, 2, true},
 		{"tls.hcl", 1, 2, false},
+		{"stitched.hcl", 1, 6, false},
+		{"stitched.json", 1, 6, false},
 	} {
 		cfg, warnings, err := config.Load(c.file)
 		if err != nil {

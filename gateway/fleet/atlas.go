@@ -39,8 +39,6 @@ type logSet uint8
 
 const allLogs logSet = 1<<len(Logs) - 1
 
-func (s logSet) has(l Log) bool { return s&(1<<l) != 0 }
-
 // logs are those that the request wants (G3).
 func (n Need) logs() (s logSet) {
 	if n.Traces {

@@ -4,14 +4,18 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"log/slog"
 	"net"
+	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"flotilla/gateway/config"
 	"flotilla/gateway/fleet"
 	"flotilla/gateway/ship"
+	"flotilla/gateway/ship/dial"
 	"flotilla/gateway/simulator"
 )
 
@@ -245,5 +249,42 @@ func TestRanges(t *testing.T) {
 		if got := c.server.Ranges(); got != c.want {
 			t.Errorf("%s: got %+v, want %+v", c.name, got, c.want)
 		}
+	}
+}
+
+// TestCoverageIsThatOfARunningFleet: config test tells of the same nodes what
+// the gateway would.
+func TestCoverageIsThatOfARunningFleet(t *testing.T) {
+	chain := newChain()
+	id := [32]byte(chain.ID())
+	down := archive(t, chain, 51, 71)
+	down.Kill()
+	disabled := live("off", down)
+	disabled.Enabled = false
+	cfg := listenerFor(&id,
+		frozen("y", archive(t, chain, 1, 51), 1, 51), frozen("down", down, 51, 71), frozen("short", archive(t, chain, 75, 81), 75, 85),
+		live("l", node(t, chain, simulator.Options{First: 90})), disabled)
+	l := cfg.Listeners[0]
+	l.Reconnect, l.Monitoring, l.Status = time.Hour, time.Hour, time.Hour
+	got := All(t.Context(), cfg, noTrust{}, nil)[0].Coverage
+
+	f := fleet.New(l, &dial.Dialer{Trust: noTrust{}}, slog.New(slog.DiscardHandler))
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { f.Run(ctx) })
+	defer running.Wait()
+	defer stop()
+	select {
+	case <-f.Settled():
+	case <-time.After(patience):
+		t.Fatal("the fleet does not settle")
+	}
+	for _, log := range fleet.Logs {
+		if want := f.View().Coverage(log, chain.Head().Num); !reflect.DeepEqual(got[log].Ranges, want.Ranges) || !reflect.DeepEqual(got[log].Gaps, want.Gaps) {
+			t.Errorf("%s: %v with the gaps %v, the fleet has %v with %v", log, got[log].Ranges, got[log].Gaps, want.Ranges, want.Gaps)
+		}
+	}
+	if holes := RangesText(got.Holes()); holes != "[71,75) [81,90)" {
+		t.Errorf("the holes are %s", holes)
 	}
 }
