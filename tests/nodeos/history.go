@@ -1,0 +1,185 @@
+//go:build nodeos
+
+package nodeos
+
+import (
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"flotilla/gateway/ship"
+	"flotilla/tests/statehistory"
+)
+
+// History is a chain with a past that is split as an operator splits it (seed
+// 000 "Cut-over from a snapshot"): one node was stopped and its logs are served
+// by archives, up to the block of a snapshot that a live node began with.
+type History struct {
+	*Fleet
+	// Whole is a live node that has all blocks, and Joined the one that began
+	// with a snapshot. They are the fleet's relays.
+	Whole, Joined *Node
+	// Split is the node that was stopped, and Seam the first block that is in its
+	// archived files no longer, but in those that it retained.
+	Split *Node
+	Seam  uint32
+	// Snapshot is the block of the snapshot, the last one of the archives.
+	Snapshot uint32
+	ChainID  ship.ID
+	// ABI is what the nodes greet their clients with.
+	ABI []byte
+}
+
+// stride is how many blocks the nodes put into one file.
+const stride = 100
+
+// splitArgs let a node put its logs into one file per stride, and keep two of
+// each beside the newest. The others are moved to folders called archive.
+var splitArgs = []string{
+	"--state-history-stride", fmt.Sprint(stride), "--max-retained-history-files", "2", "--state-history-archive-dir", "archive",
+	"--blocks-log-stride", fmt.Sprint(stride), "--max-retained-block-files", "2", "--blocks-archive-dir", "archive",
+}
+
+// NewHistory makes a chain of some blocks with transactions, which are made in
+// no time, splits it, and lets it go on at its usual pace. Its live nodes run.
+func NewHistory(t testing.TB, blocks uint32) *History {
+	t.Helper()
+	f := newFleet(t, "whole", "joined", "split")
+	h := &History{Fleet: f, Whole: f.Relays[0], Joined: f.Relays[1], Split: f.Relays[2]}
+	f.Relays = f.Relays[:2]
+
+	// The clock must not reach the present before the blocks are made, and a
+	// transaction may not live for more than an hour.
+	f.Producer.clock = newClock(t, time.Now().Add(-50*time.Minute), 25)
+	f.Producer.Args = producerAPI
+	f.Producer.Start(t)
+	h.fill(t, blocks)
+	f.Producer.Stop(t)
+	f.Producer.clock = nil
+	f.Producer.Start(t)
+
+	h.Split.Args = splitArgs
+	h.Split.Start(t)
+	h.Whole.Args = splitArgs[:2] // one file per stride, and all of them kept
+	h.Whole.Start(t)
+	h.Joined.Snapshot, h.Snapshot = f.Producer.CreateSnapshot(t)
+	h.Joined.Start(t)
+	// Some blocks more than are served.
+	h.Split.WaitIrreversible(t, h.Snapshot+2)
+	h.Split.Stop(t)
+	for _, n := range f.Relays {
+		n.WaitBlock(t, h.Snapshot+2)
+	}
+	h.Seam = (h.Snapshot/stride-2)*stride + 1
+
+	info, err := f.Producer.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := hex.DecodeString(info.ChainID)
+	if err != nil || copy(h.ChainID[:], id) != len(h.ChainID) {
+		t.Fatalf("chain id %q: %v", info.ChainID, err)
+	}
+	c := Dial(t, h.Whole.SHiP)
+	h.ABI = c.ABI
+	c.Close()
+	return h
+}
+
+// fill pushes transactions until the producer has made some blocks: new
+// accounts, and now and then an ABI of up to bigABI random bytes.
+func (h *History) fill(t testing.TB, blocks uint32) {
+	t.Helper()
+	var head uint32
+	pushed := 0
+	for i := 0; head < blocks; i++ {
+		info, err := h.Producer.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		head = info.Head
+		chainID, err := hex.DecodeString(info.ChainID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := newAccount(randomName())
+		switch {
+		case i%100 == 50:
+			a = setABI("eosio", randomBytes(bigABI))
+		case i%10 == 5:
+			a = setABI("eosio", randomBytes(1000))
+		}
+		// Some come too late for a block that lasts 20 ms, and are lost.
+		if push(h.Producer, chainID, a) == nil {
+			pushed++
+		}
+	}
+	if pushed < int(blocks)/4 {
+		t.Fatalf("only %d transactions were taken for %d blocks", pushed, blocks)
+	}
+}
+
+// Archived opens the blocks below the seam: what the split node has archived.
+func (h *History) Archived(t testing.TB) *statehistory.Archive {
+	t.Helper()
+	return h.open(t, statehistory.Options{
+		Dirs:      []string{h.folder("state-history", "archive")},
+		BlockDirs: []string{h.folder("blocks", "archive")},
+		Range:     ship.Range{Begin: 1, End: h.Seam},
+	})
+}
+
+// Retained opens the blocks from the seam to the snapshot: what the split node
+// had not archived yet.
+func (h *History) Retained(t testing.TB) *statehistory.Archive {
+	t.Helper()
+	return h.open(t, statehistory.Options{
+		Dirs:      []string{h.folder("state-history"), h.folder("state-history", "retained")},
+		BlockDirs: []string{h.folder("blocks")},
+		Range:     ship.Range{Begin: h.Seam, End: h.Snapshot + 1},
+	})
+}
+
+func (h *History) folder(names ...string) string {
+	return filepath.Join(append([]string{h.Split.dir(), "data"}, names...)...)
+}
+
+func (h *History) open(t testing.TB, o statehistory.Options) *statehistory.Archive {
+	t.Helper()
+	o.ChainID, o.ABI = h.ChainID, h.ABI
+	a, err := statehistory.Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return a
+}
+
+// serve serves an archive on a port of its own until the test ends or the
+// server is closed. Damage in the archive fails the test.
+func serve(t testing.TB, a *statehistory.Archive) *statehistory.Server {
+	t.Helper()
+	l, err := net.Listen("tcp", FreeAddr(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := statehistory.Serve(l, a, 0, slog.New(slog.NewTextHandler(failures{t}, nil)))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// failures fails the test with what is written to it.
+type failures struct{ testing.TB }
+
+func (f failures) Write(line []byte) (int, error) {
+	f.Errorf("an archive says: %s", line)
+	return len(line), nil
+}
