@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -45,7 +46,8 @@ var splitArgs = []string{
 }
 
 // NewHistory makes a chain of some blocks with transactions, which are made in
-// no time, splits it, and lets it go on at its usual pace. Its live nodes run.
+// no time, and splits it. Its live nodes run, but the chain stands still; see
+// GoOn.
 func NewHistory(t testing.TB, blocks uint32) *History {
 	t.Helper()
 	f := newFleet(t, "whole", "joined", "split")
@@ -72,7 +74,7 @@ func NewHistory(t testing.TB, blocks uint32) *History {
 	h.Split.WaitIrreversible(t, h.Snapshot+2)
 	h.Split.Stop(t)
 	for _, n := range f.Relays {
-		n.WaitBlock(t, h.Snapshot+2)
+		n.WaitIrreversible(t, h.Snapshot+2)
 	}
 	h.Seam = (h.Snapshot/stride-2)*stride + 1
 
@@ -87,7 +89,24 @@ func NewHistory(t testing.TB, blocks uint32) *History {
 	c := Dial(t, h.Whole.SHiP)
 	h.ABI = c.ABI
 	c.Close()
+	h.StandStill(t)
 	return h
+}
+
+// StandStill keeps new blocks from being made. These nodes write the index of a
+// log and read it through one file whose position two threads share: many blocks
+// read while a new one is written, and its offset ends up in the place of another
+// block's, for good. So all that is read in bulk is read from nodes that stand
+// still.
+func (h *History) StandStill(t testing.TB) {
+	t.Helper()
+	h.Producer.Signal(t, syscall.SIGSTOP)
+}
+
+// GoOn lets the chain grow again, at its usual pace.
+func (h *History) GoOn(t testing.TB) {
+	t.Helper()
+	h.Producer.Signal(t, syscall.SIGCONT)
 }
 
 // fill pushes transactions until the producer has made some blocks: new

@@ -15,7 +15,7 @@ import (
 // written, and a live node that began with a snapshot. Whatever the way that
 // its blocks come, they are the bytes that the node with all of it sends.
 func TestRangeSplit(t *testing.T) {
-	h := NewHistory(t, 620)
+	h := NewHistory(t, 410)
 	archived, retained := h.Archived(t), h.Retained(t)
 	t.Run("archives", func(t *testing.T) { testArchives(t, h, archived, retained) })
 	t.Run("live node from the snapshot", func(t *testing.T) { testJoined(t, h) })
@@ -148,8 +148,10 @@ func testStitched(t *testing.T, h *History, archived, retained *statehistory.Arc
 		if g.Failovers(t) == before {
 			t.Error("the archive that was closed was not in use")
 		}
-		pastHead(t, h.Fleet, c)
-		c.More(4)
+		c.Until(h.Snapshot + 2)
+		h.GoOn(t)
+		c.Until(h.Snapshot + 10)
+		h.StandStill(t)
 		h.CheckRepeats(t, c.Repeats)
 		h.Whole.WaitBlock(t, c.last.Num)
 		SameBlocks(t, c.Results, ask(t, h.Whole.SHiP, Everything(2, c.last.Num+1), 1))

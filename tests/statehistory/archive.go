@@ -28,14 +28,14 @@ type Options struct {
 // Archive is a fixed range of blocks that were read from the logs of a nodeos.
 // Its methods may be called from any goroutine. Close it to close the files.
 type Archive struct {
-	abi         *ship.ABI
-	chain       ship.ID
-	served      ship.Range
-	traces      parts[*Log]
-	chainState  parts[*Log]
-	finality    parts[*Log]
-	blocks      parts[*BlockLog]
-	first, last ship.Pos
+	abi        *ship.ABI
+	chain      ship.ID
+	served     ship.Range
+	traces     parts[*Log]
+	chainState parts[*Log]
+	finality   parts[*Log]
+	blocks     parts[*BlockLog]
+	last       ship.Pos
 }
 
 // Open opens the logs. It is an error when they do not hold the whole range,
