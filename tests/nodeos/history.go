@@ -3,11 +3,15 @@
 package nodeos
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -152,13 +156,60 @@ func (h *History) Archived(t testing.TB) *statehistory.Archive {
 	})
 }
 
+// Damaged opens a copy of the same files in which one byte of the traces of a
+// block is wrong. The block is one of the second file.
+func (h *History) Damaged(t testing.TB, block uint32) *statehistory.Archive {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(h.folder("state-history", "archive"))); err != nil {
+		t.Fatal(err)
+	}
+	const first = stride + 1
+	name := filepath.Join(dir, fmt.Sprintf("trace_history-%d-%d", first, 2*stride))
+	index, err := os.ReadFile(name + ".index")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.OpenFile(name+".log", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	// The last byte of the compressed data is a part of its checksum.
+	end := int64(binary.LittleEndian.Uint64(index[(block+1-first)*8:])) - 8
+	var b [1]byte
+	if _, err := log.ReadAt(b[:], end-1); err != nil {
+		t.Fatal(err)
+	}
+	b[0]++
+	if _, err := log.WriteAt(b[:], end-1); err != nil {
+		t.Fatal(err)
+	}
+	return h.open(t, statehistory.Options{
+		Dirs:      []string{dir},
+		BlockDirs: []string{h.folder("blocks", "archive")},
+		Range:     ship.Range{Begin: 1, End: h.Seam},
+	})
+}
+
 // Retained opens the blocks from the seam to the snapshot: what the split node
 // had not archived yet.
 func (h *History) Retained(t testing.TB) *statehistory.Archive {
 	t.Helper()
+	return h.retained(t, h.folder("blocks"))
+}
+
+// RetainedWithoutBlocks is Retained without its block log.
+func (h *History) RetainedWithoutBlocks(t testing.TB) *statehistory.Archive {
+	t.Helper()
+	return h.retained(t)
+}
+
+func (h *History) retained(t testing.TB, blockDirs ...string) *statehistory.Archive {
+	t.Helper()
 	return h.open(t, statehistory.Options{
 		Dirs:      []string{h.folder("state-history"), h.folder("state-history", "retained")},
-		BlockDirs: []string{h.folder("blocks")},
+		BlockDirs: blockDirs,
 		Range:     ship.Range{Begin: h.Seam, End: h.Snapshot + 1},
 	})
 }
@@ -186,19 +237,36 @@ func (h *History) open(t testing.TB, o statehistory.Options) *statehistory.Archi
 // server is closed. Damage in the archive fails the test.
 func serve(t testing.TB, a *statehistory.Archive) *statehistory.Server {
 	t.Helper()
+	return serveTo(t, a, writer(func(line string) { t.Errorf("an archive says: %s", line) }))
+}
+
+// serveDamaged serves an archive that is damaged at a block, and fails the test
+// with any other damage.
+func serveDamaged(t testing.TB, a *statehistory.Archive, block uint32) *statehistory.Server {
+	t.Helper()
+	known := fmt.Sprintf("the entry of block %d is damaged", block)
+	return serveTo(t, a, writer(func(line string) {
+		if !strings.Contains(line, known) {
+			t.Errorf("the damaged archive says: %s", line)
+		}
+	}))
+}
+
+func serveTo(t testing.TB, a *statehistory.Archive, log io.Writer) *statehistory.Server {
+	t.Helper()
 	l, err := net.Listen("tcp", FreeAddr(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := statehistory.Serve(l, a, 0, slog.New(slog.NewTextHandler(failures{t}, nil)))
+	s := statehistory.Serve(l, a, 0, slog.New(slog.NewTextHandler(log, nil)))
 	t.Cleanup(s.Close)
 	return s
 }
 
-// failures fails the test with what is written to it.
-type failures struct{ testing.TB }
+// writer takes the lines of a log.
+type writer func(line string)
 
-func (f failures) Write(line []byte) (int, error) {
-	f.Errorf("an archive says: %s", line)
+func (w writer) Write(line []byte) (int, error) {
+	w(string(line))
 	return len(line), nil
 }

@@ -3,8 +3,9 @@
 package nodeos
 
 import (
-	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"flotilla/gateway/ship"
@@ -19,7 +20,10 @@ func TestRangeSplit(t *testing.T) {
 	archived, retained := h.Archived(t), h.Retained(t)
 	t.Run("archives", func(t *testing.T) { testArchives(t, h, archived, retained) })
 	t.Run("live node from the snapshot", func(t *testing.T) { testJoined(t, h) })
-	t.Run("gateway", func(t *testing.T) { testStitched(t, h, archived, retained) })
+	bin := BuildGateway(t)
+	t.Run("gateway", func(t *testing.T) { testStitched(t, h, bin, archived, retained) })
+	t.Run("damaged archive", func(t *testing.T) { testDamaged(t, h, bin, archived, retained) })
+	t.Run("archive without a block log", func(t *testing.T) { testNoBlockLog(t, h, bin, archived) })
 }
 
 // requests are for the same blocks, each with other parts of them.
@@ -50,6 +54,16 @@ func ask(t testing.TB, addr string, q ship.BlocksRequest, noPrev uint32) []Resul
 	return c.Results
 }
 
+// version1 is results of version 0 as version 1 has them, without finality data.
+func version1(results []Result) []Result {
+	for i := range results {
+		r := &results[i]
+		r.V1 = true
+		r.Message = ship.AppendBlock(nil, &r.Block)
+	}
+	return results
+}
+
 // testArchives compares the archives themselves with the node.
 func testArchives(t *testing.T, h *History, archived, retained *statehistory.Archive) {
 	for name, a := range map[string]*statehistory.Archive{"archived": archived, "retained": retained} {
@@ -66,11 +80,7 @@ func testArchives(t *testing.T, h *History, archived, retained *statehistory.Arc
 					// These nodes know no requests of version 1, so the result is told from one
 					// of version 0.
 					q.V1, q.FetchFinality = true, true
-					for i := range want {
-						want[i].V1 = true
-						want[i].Message = ship.AppendBlock(nil, &want[i].Block)
-					}
-					SameBlocks(t, ask(t, s.Addr(), q, r.Begin), want)
+					SameBlocks(t, ask(t, s.Addr(), q, r.Begin), version1(want))
 				})
 			}
 			c := Dial(t, s.Addr())
@@ -99,29 +109,12 @@ func testJoined(t *testing.T, h *History) {
 
 // testStitched puts the product in front of two replicas of either archive and
 // the node from the snapshot. The node with all blocks is not among its servers.
-func testStitched(t *testing.T, h *History, archived, retained *statehistory.Archive) {
-	bin := BuildGateway(t)
-	replicas := []string{"archived-1", "archived-2"}
-	servers := map[string]*statehistory.Server{
-		"archived-1": serve(t, archived), "archived-2": serve(t, archived),
-		"retained-1": serve(t, retained), "retained-2": serve(t, retained),
-	}
-	list := []map[string]any{{"name": h.Joined.Name, "endpoint": h.Joined.SHiP, "enabled": true}}
-	for name, s := range servers {
-		r := archived.Range()
-		if name[0] == 'r' {
-			r = retained.Range()
-		}
-		list = append(list, map[string]any{
-			"name": name, "endpoint": s.Addr(), "enabled": true, "max_sessions": 32,
-			"role": "frozen", "range": map[string]uint32{"begin": r.Begin, "end": r.End},
-		})
-	}
-	g := h.startStitched(t, bin, list)
-	for name := range servers {
-		g.waitServerUp(t, name)
-	}
-	g.WaitUp(t, h.Joined)
+func testStitched(t *testing.T, h *History, bin string, archived, retained *statehistory.Archive) {
+	replicas := map[string]*statehistory.Server{"archived-1": serve(t, archived), "archived-2": serve(t, archived)}
+	g := h.startStitched(t, bin,
+		live(h.Joined),
+		frozen("archived-1", replicas["archived-1"], archived), frozen("archived-2", replicas["archived-2"], archived),
+		frozen("retained-1", serve(t, retained), retained), frozen("retained-2", serve(t, retained), retained))
 
 	for name, q := range requests(2, h.Snapshot+3) {
 		t.Run(name, func(t *testing.T) {
@@ -131,24 +124,19 @@ func testStitched(t *testing.T, h *History, archived, retained *statehistory.Arc
 	t.Run("version 1 within the archives", func(t *testing.T) {
 		q := Everything(2, h.Snapshot+1)
 		want := ask(t, h.Whole.SHiP, q, 1)
-		for i := range want {
-			want[i].V1 = true
-			want[i].Message = ship.AppendBlock(nil, &want[i].Block)
-		}
 		q.V1, q.FetchFinality = true, true
-		SameBlocks(t, ask(t, g.SHiP, q, 1), want)
+		SameBlocks(t, ask(t, g.SHiP, q, 1), version1(want))
 	})
 	t.Run("a replica dies on the way to the tip", func(t *testing.T) {
 		c := Dial(t, g.SHiP)
 		c.Ask(Everything(2, NoEnd))
 		c.Until(h.Seam / 2)
 		before := g.Failovers(t)
-		servers[g.servingServer(t, replicas)].Close()
-		c.Until(h.Seam - 1)
+		replicas[g.servingServer(t, slices.Collect(maps.Keys(replicas)))].Close()
+		c.Until(h.Snapshot + 2)
 		if g.Failovers(t) == before {
 			t.Error("the archive that was closed was not in use")
 		}
-		c.Until(h.Snapshot + 2)
 		h.GoOn(t)
 		c.Until(h.Snapshot + 10)
 		h.StandStill(t)
@@ -156,7 +144,7 @@ func testStitched(t *testing.T, h *History, archived, retained *statehistory.Arc
 		h.Whole.WaitBlock(t, c.last.Num)
 		SameBlocks(t, c.Results, ask(t, h.Whole.SHiP, Everything(2, c.last.Num+1), 1))
 	})
-	// Each of the requests has passed both seams, and the retained archive has no
+	// Each of the requests has passed both seams, and the second archive has no
 	// block before its first one.
 	for _, name := range []string{"fleet_router_handoffs_total", "fleet_router_upstream_prev_blocks_filled_total"} {
 		if n := g.Metric(t, name, ""); n < float64(len(requests(0, 0))) {
@@ -165,9 +153,62 @@ func testStitched(t *testing.T, h *History, archived, retained *statehistory.Arc
 	}
 }
 
-// startStitched runs the product in front of these servers, which are those of
-// a fleet-router file.
-func (h *History) startStitched(t testing.TB, bin string, servers []map[string]any) *Gateway {
+// testDamaged damages one block in the files of an archive.
+func testDamaged(t *testing.T, h *History, bin string, archived, retained *statehistory.Archive) {
+	const block = stride + stride/2
+	damaged := h.Damaged(t, block)
+	check := func(t *testing.T, g *Gateway) {
+		t.Helper()
+		q := Everything(2, h.Snapshot+3)
+		SameBlocks(t, ask(t, g.SHiP, q, 1), ask(t, h.Whole.SHiP, q, 1))
+		// Nobody else can have met the damage.
+		if n := g.Metric(t, "fleet_router_upstream_block_failures_total", `server="damaged"`); n < 1 || n > 2 {
+			t.Errorf("%v strikes against the damaged archive, want 1 or 2", n)
+		}
+	}
+	t.Run("its replica has the block", func(t *testing.T) {
+		first := frozen("damaged", serveDamaged(t, damaged, block), damaged)
+		second := frozen("sound", serve(t, archived), archived)
+		second["priority"] = 1
+		check(t, h.startStitched(t, bin, first, second, frozen("retained", serve(t, retained), retained), live(h.Joined)))
+	})
+	t.Run("a live node has the block", func(t *testing.T) {
+		check(t, h.startStitched(t, bin,
+			frozen("damaged", serveDamaged(t, damaged, block), damaged), frozen("retained", serve(t, retained), retained), live(h.Whole)))
+	})
+}
+
+// testNoBlockLog leaves the block log of an archive out. Its blocks are on a
+// live node.
+func testNoBlockLog(t *testing.T, h *History, bin string, archived *statehistory.Archive) {
+	bare := h.RetainedWithoutBlocks(t)
+	g := h.startStitched(t, bin, frozen("archived", serve(t, archived), archived), frozen("bare", serve(t, bare), bare), live(h.Whole))
+	for name, q := range requests(2, h.Snapshot+3) {
+		t.Run(name, func(t *testing.T) {
+			SameBlocks(t, ask(t, g.SHiP, q, 1), ask(t, h.Whole.SHiP, q, 1))
+		})
+	}
+	if n := g.Metric(t, "fleet_router_upstream_no_block_log", `server="bare"`); n != 1 {
+		t.Errorf("the archive without a block log is not known as one: %v", n)
+	}
+}
+
+// live and frozen are servers as a fleet-router file lists them.
+func live(n *Node) map[string]any {
+	return map[string]any{"name": n.Name, "endpoint": n.SHiP, "enabled": true}
+}
+
+func frozen(name string, s *statehistory.Server, a *statehistory.Archive) map[string]any {
+	r := a.Range()
+	return map[string]any{
+		"name": name, "endpoint": s.Addr(), "enabled": true, "max_sessions": 32,
+		"role": "frozen", "range": map[string]uint32{"begin": r.Begin, "end": r.End},
+	}
+}
+
+// startStitched runs the product in front of these servers and returns when it
+// has found all of them.
+func (h *History) startStitched(t testing.TB, bin string, servers ...map[string]any) *Gateway {
 	t.Helper()
 	g := &Gateway{SHiP: FreeAddr(t), Admin: FreeAddr(t)}
 	config := filepath.Join(t.TempDir(), "config.json")
@@ -176,12 +217,15 @@ func (h *History) startStitched(t testing.TB, bin string, servers []map[string]a
 		"listen_port":            port(g.SHiP),
 		"metrics_address":        "127.0.0.1",
 		"metrics_port":           port(g.Admin),
-		"chain_id":               fmt.Sprint(h.ChainID),
+		"chain_id":               h.ChainID.String(),
 		"upstream_reconnect_ms":  200,
 		"upstream_monitoring_ms": 5000,
 		"upstream_status_ms":     1000,
 		"servers":                servers,
 	})
 	g.run(t, bin, config)
+	for _, s := range servers {
+		g.waitServerUp(t, s["name"].(string))
+	}
 	return g
 }
