@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -97,20 +96,45 @@ func NewHistory(t testing.TB, blocks uint32) *History {
 	return h
 }
 
-// StandStill keeps new blocks from being made. These nodes write the index of a
-// log and read it through one file whose position two threads share: many blocks
-// read while a new one is written, and its offset ends up in the place of another
-// block's, for good. So all that is read in bulk is read from nodes that stand
-// still.
+// StandStill keeps new blocks from being made and returns when all nodes have
+// the last one. What is read of the live nodes is read while they stand still:
+// these nodes write the offset of a new block wherever in the index the last
+// read has left off. Only a client that has all blocks leaves off at its end.
 func (h *History) StandStill(t testing.TB) {
 	t.Helper()
-	h.Producer.Signal(t, syscall.SIGSTOP)
+	h.producer(t, "pause")
+	var head uint32
+	var since time.Time
+	// The block that was being made may still come.
+	Eventually(t, startTimeout, "the nodes do not come to rest", func() bool {
+		now := head
+		for _, n := range []*Node{h.Producer, h.Whole, h.Joined} {
+			info, err := n.Info()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if info.Head != now {
+				now, since = info.Head, time.Now()
+			}
+		}
+		head = now
+		return time.Since(since) > time.Second
+	})
 }
 
-// GoOn lets the chain grow again, at its usual pace.
+// GoOn lets the chain grow again, at its usual pace. From then on only nodes
+// whose last reader was at the head can be read; see StandStill.
 func (h *History) GoOn(t testing.TB) {
 	t.Helper()
-	h.Producer.Signal(t, syscall.SIGCONT)
+	h.producer(t, "resume")
+}
+
+func (h *History) producer(t testing.TB, verb string) {
+	t.Helper()
+	var answer any
+	if err := h.Producer.call("/v1/producer/"+verb, nil, &answer); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // fill pushes transactions until the producer has made some blocks: new
