@@ -5,6 +5,7 @@ package nodeos
 import (
 	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -236,6 +237,37 @@ func (h *History) retained(t testing.TB, blockDirs ...string) *statehistory.Arch
 		BlockDirs: blockDirs,
 		Range:     ship.Range{Begin: h.Seam, End: h.Snapshot + 1},
 	})
+}
+
+// Version1 is the same history with archives that announce version 1 of the
+// protocol, which they always answer. The nodes know version 0 alone.
+func (h *History) Version1(t testing.TB) *History {
+	t.Helper()
+	type object = map[string]any
+	var abi object
+	if err := json.Unmarshal(h.ABI, &abi); err != nil {
+		t.Fatal(err)
+	}
+	abi["structs"] = append(abi["structs"].([]any),
+		object{"name": "get_blocks_request_v1", "base": "get_blocks_request_v0", "fields": []object{{"name": "fetch_finality_data", "type": "bool"}}},
+		object{"name": "get_blocks_result_v1", "base": "get_blocks_result_v0", "fields": []object{{"name": "finality_data", "type": "bytes?"}}},
+		object{"name": "get_status_request_v1", "base": "", "fields": []object{}},
+		object{"name": "get_status_result_v1", "base": "get_status_result_v0", "fields": []object{
+			{"name": "finality_data_begin_block", "type": "uint32"}, {"name": "finality_data_end_block", "type": "uint32"}}})
+	for _, v := range abi["variants"].([]any) {
+		switch v := v.(object); v["name"] {
+		case "request":
+			v["types"] = append(v["types"].([]any), "get_blocks_request_v1", "get_status_request_v1")
+		case "result":
+			v["types"] = append(v["types"].([]any), "get_blocks_result_v1", "get_status_result_v1")
+		}
+	}
+	newer := *h
+	var err error
+	if newer.ABI, err = json.Marshal(abi); err != nil {
+		t.Fatal(err)
+	}
+	return &newer
 }
 
 func (h *History) folder(names ...string) string {

@@ -23,6 +23,7 @@ func TestRangeSplit(t *testing.T) {
 	bin := BuildGateway(t)
 	t.Run("damaged archive", func(t *testing.T) { testDamaged(t, h, bin, archived, retained) })
 	t.Run("archive without a block log", func(t *testing.T) { testNoBlockLog(t, h, bin, archived) })
+	t.Run("version 1", func(t *testing.T) { testVersion1(t, h, bin) })
 	t.Run("gateway", func(t *testing.T) { testStitched(t, h, bin, archived, retained) }) // the last, for the chain goes on in it
 }
 
@@ -121,12 +122,6 @@ func testStitched(t *testing.T, h *History, bin string, archived, retained *stat
 			SameBlocks(t, ask(t, g.SHiP, q, 1), ask(t, h.Whole.SHiP, q, 1))
 		})
 	}
-	t.Run("version 1 within the archives", func(t *testing.T) {
-		q := Everything(2, h.Snapshot+1)
-		want := ask(t, h.Whole.SHiP, q, 1)
-		q.V1, q.FetchFinality = true, true
-		SameBlocks(t, ask(t, g.SHiP, q, 1), version1(want))
-	})
 	t.Run("a replica dies on the way to the tip", func(t *testing.T) {
 		c := Dial(t, g.SHiP)
 		c.Ask(Everything(2, NoEnd))
@@ -195,6 +190,18 @@ func testNoBlockLog(t *testing.T, h *History, bin string, archived *statehistory
 	if n := g.Metric(t, "fleet_router_upstream_no_block_log", `server="bare"`); n != 1 {
 		t.Errorf("the archive without a block log is not known as one: %v", n)
 	}
+}
+
+// testVersion1 asks for finality data, which nobody has, with requests that only
+// the archives understand.
+func testVersion1(t *testing.T, h *History, bin string) {
+	newer := h.Version1(t)
+	archived, retained := newer.Archived(t), newer.Retained(t)
+	g := h.startStitched(t, bin, frozen("archived", serve(t, archived), archived), frozen("retained", serve(t, retained), retained), live(h.Whole))
+	q := Everything(2, h.Snapshot+1)
+	want := version1(ask(t, h.Whole.SHiP, q, 1))
+	q.V1, q.FetchFinality = true, true
+	SameBlocks(t, ask(t, g.SHiP, q, 1), want)
 }
 
 // live and frozen are servers as a fleet-router file lists them.
