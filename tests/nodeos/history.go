@@ -34,7 +34,10 @@ type History struct {
 	Seam  uint32
 	// Snapshot is the block of the snapshot, the last one of the archives.
 	Snapshot uint32
-	ChainID  ship.ID
+	// Last is the newest block that is irreversible for all live nodes, as long as
+	// the chain stands still.
+	Last    uint32
+	ChainID ship.ID
 	// ABI is what the nodes greet their clients with.
 	ABI []byte
 }
@@ -74,12 +77,14 @@ func NewHistory(t testing.TB, blocks uint32) *History {
 	h.Whole.Start(t)
 	h.Joined.Snapshot, h.Snapshot = f.Producer.CreateSnapshot(t)
 	h.Joined.Start(t)
+	for i := range 20 {
+		if err := h.push(t, i); err != nil {
+			t.Fatal(err)
+		}
+	}
 	// Some blocks more than are served.
 	h.Split.WaitIrreversible(t, h.Snapshot+2)
 	h.Split.Stop(t)
-	for _, n := range f.Relays {
-		n.WaitIrreversible(t, h.Snapshot+2)
-	}
 	h.Seam = (h.Snapshot/stride-2)*stride + 1
 
 	info, err := f.Producer.Info()
@@ -94,6 +99,10 @@ func NewHistory(t testing.TB, blocks uint32) *History {
 	h.ABI = c.ABI
 	c.Close()
 	h.StandStill(t)
+	h.Last = h.lastIrreversible(t)
+	if h.Last < h.Snapshot+2 {
+		t.Fatalf("block %d is the last one behind the snapshot of %d", h.Last, h.Snapshot)
+	}
 	return h
 }
 
@@ -138,37 +147,58 @@ func (h *History) producer(t testing.TB, verb string) {
 	}
 }
 
-// fill pushes transactions until the producer has made some blocks: new
-// accounts, and now and then an ABI of up to bigABI random bytes.
+// lastIrreversible is the lowest LIB of the live nodes on their SHiP ports. That
+// may be one below the LIB of get_info.
+func (h *History) lastIrreversible(t testing.TB) uint32 {
+	t.Helper()
+	lib := uint32(NoEnd)
+	for _, n := range h.Relays {
+		c := Dial(t, n.SHiP)
+		lib = min(lib, c.Status().LIB.Num)
+		c.Close()
+	}
+	return lib
+}
+
+// fill pushes transactions until the producer has made some blocks.
 func (h *History) fill(t testing.TB, blocks uint32) {
 	t.Helper()
-	var head uint32
-	pushed := 0
+	pushed, head := 0, uint32(0)
 	for i := 0; head < blocks; i++ {
 		info, err := h.Producer.Info()
 		if err != nil {
 			t.Fatal(err)
 		}
-		head = info.Head
-		chainID, err := hex.DecodeString(info.ChainID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		a := newAccount(randomName())
-		switch {
-		case i%100 == 50:
-			a = setABI("eosio", randomBytes(bigABI))
-		case i%10 == 5:
-			a = setABI("eosio", randomBytes(1000))
-		}
 		// Some come too late for a block that lasts 20 ms, and are lost.
-		if push(h.Producer, chainID, a) == nil {
+		if head = info.Head; h.push(t, i) == nil {
 			pushed++
 		}
 	}
 	if pushed < int(blocks)/4 {
 		t.Fatalf("only %d transactions were taken for %d blocks", pushed, blocks)
 	}
+}
+
+// push makes the transaction number i: a new account, or now and then an ABI,
+// the largest ones of bigABI random bytes.
+func (h *History) push(t testing.TB, i int) error {
+	t.Helper()
+	info, err := h.Producer.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	chainID, err := hex.DecodeString(info.ChainID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := newAccount(randomName())
+	switch {
+	case i%200 == 50:
+		a = setABI("eosio", randomBytes(bigABI))
+	case i%10 == 5:
+		a = setABI("eosio", randomBytes(1000))
+	}
+	return push(h.Producer, chainID, a)
 }
 
 // Archived opens the blocks below the seam: what the split node has archived.

@@ -55,7 +55,8 @@ func ask(t testing.TB, addr string, q ship.BlocksRequest, noPrev uint32) []Resul
 	return c.Results
 }
 
-// version1 is results of version 0 as version 1 has them, without finality data.
+// version1 is results of version 0 as they would be in version 1, which these
+// nodes do not know, and without finality data.
 func version1(results []Result) []Result {
 	for i := range results {
 		r := &results[i]
@@ -67,6 +68,16 @@ func version1(results []Result) []Result {
 
 // testArchives compares the archives themselves with the node.
 func testArchives(t *testing.T, h *History, archived, retained *statehistory.Archive) {
+	l, err := statehistory.OpenLog(h.folder("state-history", "trace_history.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.Range().End <= retained.Range().End {
+		t.Errorf("the files hold the blocks [%d,%d), so the archive has nothing to hold back", l.Range().Begin, l.Range().End)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
 	for name, a := range map[string]*statehistory.Archive{"archived": archived, "retained": retained} {
 		t.Run(name, func(t *testing.T) {
 			s, r := serve(t, a), a.Range()
@@ -77,13 +88,14 @@ func testArchives(t *testing.T, h *History, archived, retained *statehistory.Arc
 					want[0].HasPrev = false
 					want[0].Message = ship.AppendBlock(nil, &want[0].Block)
 					SameBlocks(t, ask(t, s.Addr(), q, r.Begin), want)
-
-					// These nodes know no requests of version 1, so the result is told from one
-					// of version 0.
-					q.V1, q.FetchFinality = true, true
-					SameBlocks(t, ask(t, s.Addr(), q, r.Begin), version1(want))
 				})
 			}
+			t.Run("version 1", func(t *testing.T) {
+				q := Everything(r.Begin+1, r.End)
+				want := version1(ask(t, h.Whole.SHiP, q, 1))
+				q.V1, q.FetchFinality = true, true
+				SameBlocks(t, ask(t, s.Addr(), q, 1), want)
+			})
 			c := Dial(t, s.Addr())
 			last := ask(t, h.Whole.SHiP, ship.BlocksRequest{Start: r.End - 1, End: r.End, MaxInFlight: 1}, 1)[0].This
 			want := ship.Status{
@@ -104,7 +116,7 @@ func testJoined(t *testing.T, h *History) {
 	if s.Trace.Begin != h.Snapshot+1 || s.ChainState.Begin != h.Snapshot {
 		t.Errorf("traces from %d and chain state from %d, after a snapshot at %d", s.Trace.Begin, s.ChainState.Begin, h.Snapshot)
 	}
-	q := Everything(h.Snapshot+1, h.Snapshot+3)
+	q := Everything(h.Snapshot+1, h.Last+1)
 	SameBlocks(t, ask(t, h.Joined.SHiP, q, 1), ask(t, h.Whole.SHiP, q, 1))
 }
 
@@ -117,7 +129,7 @@ func testStitched(t *testing.T, h *History, bin string, archived, retained *stat
 		frozen("archived-1", replicas["archived-1"], archived), frozen("archived-2", replicas["archived-2"], archived),
 		frozen("retained-1", serve(t, retained), retained), frozen("retained-2", serve(t, retained), retained))
 
-	for name, q := range requests(2, h.Snapshot+3) {
+	for name, q := range requests(2, h.Last+1) {
 		t.Run(name, func(t *testing.T) {
 			SameBlocks(t, ask(t, g.SHiP, q, 1), ask(t, h.Whole.SHiP, q, 1))
 		})
@@ -137,6 +149,7 @@ func testStitched(t *testing.T, h *History, bin string, archived, retained *stat
 			t.Error("the archive that was closed was not in use")
 		}
 		h.GoOn(t)
+		h.StartWorkload(t)
 		c.Until(info.Head + 8)
 		h.StandStill(t)
 		h.CheckRepeats(t, c.Repeats)
@@ -158,7 +171,7 @@ func testDamaged(t *testing.T, h *History, bin string, archived, retained *state
 	damaged := h.Damaged(t, block)
 	check := func(t *testing.T, g *Gateway) {
 		t.Helper()
-		q := Everything(2, h.Snapshot+3)
+		q := Everything(2, h.Last+1)
 		SameBlocks(t, ask(t, g.SHiP, q, 1), ask(t, h.Whole.SHiP, q, 1))
 		// Nobody else can have met the damage.
 		if n := g.Metric(t, "fleet_router_upstream_block_failures_total", `server="damaged"`); n < 1 || n > 2 {
@@ -182,10 +195,13 @@ func testDamaged(t *testing.T, h *History, bin string, archived, retained *state
 func testNoBlockLog(t *testing.T, h *History, bin string, archived *statehistory.Archive) {
 	bare := h.RetainedWithoutBlocks(t)
 	g := h.startStitched(t, bin, frozen("archived", serve(t, archived), archived), frozen("bare", serve(t, bare), bare), live(h.Whole))
-	for name, q := range requests(2, h.Snapshot+3) {
-		t.Run(name, func(t *testing.T) {
-			SameBlocks(t, ask(t, g.SHiP, q, 1), ask(t, h.Whole.SHiP, q, 1))
-		})
+	q := Everything(2, h.Last+1)
+	want := ask(t, h.Whole.SHiP, q, 1)
+	for range 2 { // the first session finds out, the second one is sent elsewhere from the start
+		SameBlocks(t, ask(t, g.SHiP, q, 1), want)
+	}
+	if n := g.Metric(t, "fleet_router_failovers_total", `reason="no_block_log"`); n != 1 {
+		t.Errorf("%v sessions have left the archive without a block log, want 1", n)
 	}
 	if n := g.Metric(t, "fleet_router_upstream_no_block_log", `server="bare"`); n != 1 {
 		t.Errorf("the archive without a block log is not known as one: %v", n)
