@@ -45,6 +45,7 @@ type Client struct {
 	next   uint32 // the block that has to come next; 0 when any may
 	credit int64
 	last   ship.Pos // this_block of the result before
+	noPrev uint32   // the block without prev_block
 	whole  bool     // whether the result before had all that was asked for
 	head   uint32
 	lib    uint32
@@ -66,7 +67,7 @@ func Dial(t testing.TB, addr string) *Client {
 		t.Fatalf("connect to %s: %v", addr, err)
 	}
 	_ = resp.Body.Close()
-	c := &Client{t: t, conn: conn}
+	c := &Client{t: t, conn: conn, noPrev: 1}
 	t.Cleanup(c.Close)
 	kind, abi := c.read()
 	if kind != websocket.TextMessage {
@@ -180,8 +181,8 @@ func (c *Client) check(r *Result) error {
 	}
 	n := r.This.Num
 	switch {
-	case r.V1:
-		return fmt.Errorf("block %d: a v1 result for a v0 request", n)
+	case r.V1 != c.req.V1:
+		return fmt.Errorf("block %d: a result of version 1: %v; the request: %v", n, r.V1, c.req.V1)
 	case c.credit < 1:
 		return fmt.Errorf("block %d came without credit", n)
 	case !c.whole && !c.repeats(r):
@@ -194,7 +195,7 @@ func (c *Client) check(r *Result) error {
 		return fmt.Errorf("block %d is beyond the end of the request, %d", n, c.req.End)
 	case binary.BigEndian.Uint32(r.This.ID[:]) != n:
 		return fmt.Errorf("block %d has id %s", n, r.This.ID)
-	case r.HasPrev != (n > 1):
+	case r.HasPrev != (n > c.noPrev):
 		return fmt.Errorf("block %d: prev_block is there: %v", n, r.HasPrev)
 	case n == c.last.Num+1 && r.HasPrev && r.Prev != c.last:
 		return fmt.Errorf("block %d links to %d %s, but %s was sent", n, r.Prev.Num, r.Prev.ID, c.last.ID)

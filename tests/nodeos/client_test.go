@@ -41,7 +41,7 @@ func TestClientNotices(t *testing.T) {
 		{"no deltas for good", func(c *Client, _ *Result) { c.whole = false }, "not sent again"},
 		{"a block beyond the end", func(c *Client, _ *Result) { c.req.End = 10 }, "beyond the end"},
 		{"no credit", func(c *Client, _ *Result) { c.credit = 0 }, "without credit"},
-		{"v1", func(_ *Client, r *Result) { r.V1 = true }, "v1"},
+		{"v1", func(_ *Client, r *Result) { r.V1 = true }, "version 1"},
 		{"no this_block", func(_ *Client, r *Result) { r.HasThis = false }, "without this_block"},
 		{"the id of another block", func(_ *Client, r *Result) { r.This.ID = pos(12).ID }, "has id"},
 		{"no prev_block", func(_ *Client, r *Result) { r.HasPrev = false }, "prev_block"},

