@@ -336,19 +336,48 @@ type Budget struct {
 	// Failed are the upstreams that failed at StuckAt, one entry each time.
 	Failed  []int
 	StuckAt uint32
+	// Left are those whose link ended at LeftAt without a strike, although they
+	// owed that block. It costs nothing of the budget; others come first.
+	Left   []int
+	LeftAt uint32
 }
 
 // FailedAt is how often upstream i has failed at block n.
 func (b *Budget) FailedAt(i int, n uint32) int {
-	count := 0
-	if b.StuckAt == n {
-		for _, f := range b.Failed {
-			if f == i {
-				count++
-			}
+	if b.StuckAt != n {
+		return 0
+	}
+	return count(b.Failed, i)
+}
+
+// InVainAt is how often upstream i was asked for block n in vain: it has failed,
+// or its link ended otherwise.
+func (b *Budget) InVainAt(i int, n uint32) int {
+	times := b.FailedAt(i, n)
+	if b.LeftAt == n {
+		times += count(b.Left, i)
+	}
+	return times
+}
+
+func count(list []int, i int) int {
+	n := 0
+	for _, v := range list {
+		if v == i {
+			n++
 		}
 	}
-	return count
+	return n
+}
+
+// Through notes that block n has got through.
+func (b *Budget) Through(n uint32) {
+	if len(b.Failed) > 0 && n >= b.StuckAt {
+		b.Failed = b.Failed[:0]
+	}
+	if len(b.Left) > 0 && n >= b.LeftAt {
+		b.Left = b.Left[:0]
+	}
 }
 
 // Result is one block result on its way down.

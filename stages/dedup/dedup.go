@@ -173,9 +173,7 @@ func commit(x *pipeline.Exchange, r *pipeline.Result) {
 	if r.Num >= x.Floor {
 		x.Window = false
 	}
-	if len(x.Failed) > 0 && r.Num >= x.StuckAt {
-		x.Failed = x.Failed[:0]
-	}
+	x.Through(r.Num)
 	if !r.Broken {
 		x.SeamLeft = x.SeamLeft[:0]
 	}

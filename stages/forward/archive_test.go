@@ -230,7 +230,7 @@ func TestEndedOnAnArchive(t *testing.T) {
 		{"a stall of a live node", fleet.EndStall, false, true, false},
 		{"a violation", fleet.EndViolation, true, true, true},
 		{"a violation, and nothing more was owed", fleet.EndViolation, true, false, true},
-		{"a live node that is still writing its last block", fleet.EndViolation, false, false, false},
+		{"half a block of a live node, the last of the request", fleet.EndViolation, false, false, true},
 		{"a drop, and nothing was owed", fleet.EndUnclean, true, false, false},
 		{"no block log", fleet.EndNoBlockLog, true, true, false},
 	} {

@@ -56,8 +56,8 @@ const AvoidFailedDial = 2 * time.Second
 // Ended takes the end of the link to x.Current into the exchange: exclusions,
 // strikes and the budget. owed is Owed while the link was up: a strike needs a
 // block that could have come, as nothing can fail for a client that is owed
-// nothing, or a result that an archive must not send. It is called while x.Link
-// still tells of the link.
+// nothing, or a result that must not be sent. It is called while x.Link still
+// tells of the link.
 func Ended(x *pipeline.Exchange, end fleet.End, owed bool) Consequence {
 	rule := ends[end]
 	i := x.Current
@@ -65,9 +65,9 @@ func Ended(x *pipeline.Exchange, end fleet.End, owed bool) Consequence {
 	case end == fleet.EndStall && x.Link.Frozen:
 		// An archive has nothing to wait for.
 		rule.strike = true
-	case end == fleet.EndViolation && x.Link.Frozen:
-		// What it sent speaks against it, even if that was the last of the leg or
-		// came without credit, so that nothing is owed by now.
+	case end == fleet.EndViolation:
+		// What it sent speaks against it, even if that was the last block of the
+		// request, or came without credit, so that nothing is owed by now.
 		owed = true
 	}
 	x.Soft = pipeline.None
@@ -84,7 +84,9 @@ func Ended(x *pipeline.Exchange, end fleet.End, owed bool) Consequence {
 	if rule.atOnce {
 		c.Pause = 0
 	}
-	if rule.strike && owed {
+	switch {
+	case !owed:
+	case rule.strike:
 		c.Strike = true
 		if x.StuckAt != x.Cursor {
 			x.StuckAt, x.Failed = x.Cursor, x.Failed[:0]
@@ -93,6 +95,12 @@ func Ended(x *pipeline.Exchange, end fleet.End, owed bool) Consequence {
 		failures := len(x.Failed)
 		c.Exhausted = failures >= budget
 		c.Pause = jitter(pause<<(failures-1), x.Session, uint32(failures))
+	case rule.hard == 0 && end != fleet.EndNoBlockLog:
+		// It may end like that again and again: others are to have their turn.
+		if x.LeftAt != x.Cursor {
+			x.LeftAt, x.Left = x.Cursor, x.Left[:0]
+		}
+		x.Left = append(x.Left, i)
 	}
 	return c
 }

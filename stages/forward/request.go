@@ -22,7 +22,7 @@ func take(x *pipeline.Exchange) {
 	x.Delivered.Forget(q.Start)
 	claim(x, q)
 	x.Window, x.Floor = false, 0
-	x.Failed = x.Failed[:0]
+	x.Failed, x.Left = x.Failed[:0], x.Left[:0]
 	x.SeamLeft = x.SeamLeft[:0]
 
 	if x.Stitched {

@@ -12,12 +12,12 @@ import (
 // weightiest first. Where they are all equal the policy decides.
 const (
 	rankOffline = 1 << (8 - iota)
-	// rankGivenUp: it has failed twice at this block, so anybody else comes
-	// first, whatever else speaks against him (9.1.1).
+	// rankGivenUp: it was asked for this block twice, in vain, so anybody else
+	// comes first, whatever else speaks against him (9.1.1).
 	rankGivenUp
-	// rankKin: two of its kind have failed at this block, be it archives or nodes
-	// at the tip. Archives of one range often are copies of one log, its damage
-	// included, so the other kind comes first.
+	// rankKin: two of its kind were, be it archives or nodes at the tip. Archives
+	// of one range often are copies of one log, its damage included, so the other
+	// kind comes first.
 	rankKin
 	// rankFull goes before rankStale: a node that is there beats waiting for a
 	// better one (9.1.8).
@@ -37,7 +37,7 @@ const (
 	unranked = rankOffline << 1
 )
 
-// givenUp is how many failures at one block rank an upstream, or a kind of
+// givenUp is how many times in vain at one block rank an upstream, or a kind of
 // upstreams, behind all others.
 const givenUp = 2
 
@@ -99,9 +99,10 @@ func newPlanner(x *pipeline.Exchange) planner {
 		p.n = x.Want.Start
 	}
 	if x.StuckAt == p.n {
-		for _, i := range x.Failed {
-			p.failed[kind(&x.View.Upstreams[i])]++
-		}
+		p.count(x.Failed)
+	}
+	if x.LeftAt == p.n {
+		p.count(x.Left)
 	}
 	return p
 }
@@ -119,8 +120,8 @@ type planner struct {
 	need fleet.Need
 	// best is the lowest rank of all holders, those that cannot serve included.
 	best int
-	// failed are the failures at the block by kind.
-	failed [2]int
+	// inVain is how often upstreams of each kind were asked in vain.
+	inVain [2]int
 	// What keeps holders from being asked at all.
 	excluded, busy, quarantined bool
 	again                       time.Time
@@ -162,6 +163,13 @@ func (p *planner) consider(h fleet.Holder) {
 	x.Candidates = append(x.Candidates, pipeline.Candidate{Index: h.Index, Online: u.Online, Rank: rank, Run: p.run(h, u)})
 }
 
+// count takes in that upstreams were asked for the block in vain.
+func (p *planner) count(asked []int) {
+	for _, i := range asked {
+		p.inVain[kind(&p.x.View.Upstreams[i])]++
+	}
+}
+
 // kind is 1 for archives and 0 for nodes at the tip.
 func kind(u *fleet.Upstream) int {
 	if u.Frozen() {
@@ -177,8 +185,8 @@ func (p *planner) rank(i int, u *fleet.Upstream) (rank int) {
 		true bool
 	}{
 		{rankOffline, !u.Online},
-		{rankGivenUp, x.FailedAt(i, p.n) >= givenUp},
-		{rankKin, p.failed[kind(u)] >= givenUp},
+		{rankGivenUp, x.InVainAt(i, p.n) >= givenUp},
+		{rankKin, p.inVain[kind(u)] >= givenUp},
 		{rankFull, u.FullBeside(x.Own(i))},
 		{rankStale, u.Stale || x.View.Lagging(i, p.n, x.Tip.Head.Num)},
 		{rankNoBlockLog, x.Want.FetchBlock && u.NoBlockLog},
