@@ -17,17 +17,19 @@ import (
 // request.
 func TestHandoffTakesLessThanARoundTrip(t *testing.T) {
 	const trip = 20 * time.Millisecond
+	// pace keeps the nodes from sending all that they may at once.
+	const pace = time.Millisecond
 	for _, tt := range []struct {
 		predial uint32
 		credit  uint32
 		least   time.Duration
 		most    time.Duration
 	}{
-		{predial: 2000, credit: 20, most: trip / 2},
-		{predial: 2000, credit: 5, most: trip / 2},
+		{predial: 100, credit: 40, most: trip / 2},
+		{predial: 100, credit: 1000, most: trip / 2},
 		// With credit for one block nothing can be asked ahead.
-		{predial: 2000, credit: 1, least: trip, most: trip + time.Millisecond},
-		{predial: 0, credit: 20, least: 2 * trip, most: 4 * trip},
+		{predial: 100, credit: 1, least: trip, most: trip + 3*pace},
+		{predial: 0, credit: 40, least: 2 * trip, most: 4 * trip},
 	} {
 		t.Run(fmt.Sprintf("predial %d credit %d", tt.predial, tt.credit), func(t *testing.T) {
 			chain := simulator.ChainOptions{Head: head, LIBLag: libLag}
@@ -35,6 +37,9 @@ func TestHandoffTakesLessThanARoundTrip(t *testing.T) {
 				net := w.Net.(*wire.Network)
 				f := w.Split(nil)
 				w.Config.Stitching.PredialBlocks = tt.predial
+				for _, n := range f.Nodes() {
+					n.Inject(simulator.Fault{Kind: simulator.Slow, For: pace})
+				}
 				for _, s := range w.Config.Servers {
 					net.OnDial(s.Endpoint, func(l *wire.Link) {
 						l.Up.Shape(wire.Shape{Latency: trip / 2})
