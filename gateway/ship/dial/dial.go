@@ -9,14 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
-	"net/url"
 	"time"
 
 	"flotilla/gateway/ship"
 	"flotilla/gateway/ship/frame"
-
-	"github.com/gorilla/websocket"
 )
 
 // Reason is why a dial failed, as metrics label it.
@@ -105,62 +101,6 @@ func (d *Dialer) Open(ctx context.Context, target string) (*Node, error) {
 	return n, nil
 }
 
-func (d *Dialer) upgrade(ctx context.Context, target string) (net.Conn, []byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
-	defer cancel()
-	u, err := url.Parse(target)
-	if err != nil {
-		return nil, nil, &Error{Unreachable, err}
-	}
-	var opened *headConn
-	var stop func() bool
-	var failure *Error
-	base := d.Connect
-	if base == nil {
-		base = TCP
-	}
-	connect := func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := base(ctx, network, addr)
-		if err != nil {
-			failure = &Error{Unreachable, err}
-			return nil, failure
-		}
-		if u.Scheme == "wss" {
-			if conn, err = d.secure(ctx, conn, u.Hostname()); err != nil {
-				failure = &Error{Handshake, err}
-				return nil, failure
-			}
-		}
-		opened = &headConn{Conn: conn}
-		// The WebSocket library waits for the answer without a look at ctx.
-		stop = context.AfterFunc(ctx, func() { conn.Close() })
-		return opened, nil
-	}
-	ws := websocket.Dialer{
-		NetDialContext:    connect,
-		NetDialTLSContext: connect,
-		ReadBufferSize:    1024,
-		WriteBufferSize:   512,
-	}
-	_, resp, err := ws.DialContext(ctx, u.String(), nil)
-	if opened != nil && !stop() {
-		opened.Close()
-		return nil, nil, &Error{Handshake, ctx.Err()}
-	}
-	switch {
-	case err == nil:
-		return opened.Conn, opened.rest, nil
-	case failure != nil:
-		return nil, nil, failure
-	case resp != nil && resp.StatusCode == http.StatusServiceUnavailable:
-		return nil, nil, &Error{Busy, errors.New("the node answered 503 to the upgrade")}
-	case resp != nil:
-		return nil, nil, &Error{Handshake, fmt.Errorf("the node answered %q to the upgrade", resp.Status)}
-	default:
-		return nil, nil, &Error{Handshake, err}
-	}
-}
-
 func (d *Dialer) secure(ctx context.Context, conn net.Conn, host string) (net.Conn, error) {
 	cfg, err := d.Trust.Config(host)
 	if err != nil {
@@ -216,45 +156,4 @@ func (d *Dialer) parse(text []byte) (*ship.ABI, error) {
 		}
 	}
 	return ship.ParseABI(bytes.Clone(text))
-}
-
-// maxHead bounds the head of the upgrade answer, in bytes.
-const maxHead = 16 << 10
-
-var headEnd = []byte("\r\n\r\n")
-
-// headConn lets the handshake read the head of the answer and not a byte more:
-// a node sends its ABI right behind it, and what the WebSocket library had
-// read into its own buffer would be lost to the block path.
-type headConn struct {
-	net.Conn
-	seen []byte // head bytes not handed out yet
-	rest []byte // what came behind the head
-	done bool   // the head is complete
-}
-
-func (h *headConn) Read(p []byte) (int, error) {
-	for len(h.seen) == 0 || !h.done {
-		if h.done {
-			return 0, errors.New("read past the head of the upgrade answer")
-		}
-		if len(h.seen) > maxHead {
-			return 0, errors.New("the head of the upgrade answer is too long")
-		}
-		var chunk [4096]byte
-		n, err := h.Conn.Read(chunk[:])
-		h.seen = append(h.seen, chunk[:n]...)
-		if i := bytes.Index(h.seen, headEnd); i >= 0 {
-			h.done = true
-			h.rest = h.seen[i+len(headEnd):]
-			h.seen = h.seen[:i+len(headEnd)]
-			break
-		}
-		if err != nil {
-			return 0, err
-		}
-	}
-	n := copy(p, h.seen)
-	h.seen = h.seen[n:]
-	return n, nil
 }
