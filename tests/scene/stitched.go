@@ -78,6 +78,17 @@ func (f *Fleet) Strict() simulator.ClientOptions {
 	return simulator.ClientOptions{AckEvery: 1, CheckPayload: true, KeepTimes: true, First: f.First}
 }
 
+// Holders are the nodes that have a block, and whether they are archives.
+func (f *Fleet) Holders(n uint32) (nodes [2]*simulator.Node, archives bool) {
+	switch {
+	case n < f.Seams[0]:
+		return f.Old, true
+	case n < f.Seams[1]:
+		return f.New, true
+	}
+	return f.Live, false
+}
+
 // Nodes are all nodes of the fleet.
 func (f *Fleet) Nodes() []*simulator.Node {
 	return append(append(f.Old[:len(f.Old):len(f.Old)], f.New[:]...), f.Live[:]...)

@@ -43,9 +43,11 @@ type schedule struct {
 	client *simulator.Client
 	log    []string
 	// Five strikes at one block close a client, as documented. So no more than
-	// two links are cut while it does not move, and one fault is laid at a block.
-	last, caused uint32
-	laid         map[uint32]bool
+	// one link is cut while it does not move, and one fault is laid at a block,
+	// for each of the two nodes that have it.
+	last uint32
+	cuts int
+	laid map[uint32]bool
 }
 
 func playSchedule(t *testing.T, seed uint64) {
@@ -86,11 +88,11 @@ func (s *schedule) play() {
 	for range 20 + s.rng.IntN(20) {
 		s.Chain.Advance(uint32(s.rng.IntN(8)))
 		s.act(nodes[s.rng.IntN(len(nodes))])
+		s.lay()
 		time.Sleep(time.Duration(s.rng.IntN(3000)) * time.Millisecond)
 	}
 	for _, n := range nodes {
 		n.Thaw()
-		n.Stall(false)
 		n.Mute(false)
 		n.Hang(false)
 		n.Heal()
@@ -130,8 +132,6 @@ func (s *schedule) act(n *simulator.Node) {
 		{"close cleanly", n.CloseCleanly},
 		{"freeze", n.Freeze},
 		{"thaw", n.Thaw},
-		{"stall", func() { n.Stall(true) }},
-		{"no stall", func() { n.Stall(false) }},
 		{"mute", func() { n.Mute(true) }},
 		{"no mute", func() { n.Mute(false) }},
 		{"busy", s.greet(n, simulator.Busy)},
@@ -141,9 +141,6 @@ func (s *schedule) act(n *simulator.Node) {
 		{"a standby ends", s.greet(n, simulator.DropIdle)},
 		{"a standby falls silent", s.greet(n, simulator.SilenceIdle)},
 		{"fork", func() { _, _ = s.Chain.Reorg(1 + uint32(s.rng.IntN(12))) }},
-		{"fault", s.lay(n)},
-		{"fault", s.lay(n)},
-		{"fault", s.lay(n)},
 	}
 	a := acts[s.rng.IntN(len(acts))]
 	s.log = append(s.log, a.name+" "+n.Addr())
@@ -157,37 +154,38 @@ func (s *schedule) greet(n *simulator.Node, kind simulator.Kind) func() {
 	}
 }
 
-// cut is do, unless too many links have been cut at this block.
+// cut is do, unless a link has been cut at this block.
 func (s *schedule) cut(do func()) func() {
 	return func() {
 		if last := s.client.Report().Last.Num; last != s.last {
-			s.last, s.caused = last, 0
+			s.last, s.cuts = last, 0
 		}
-		if s.caused++; s.caused <= 2 {
+		if s.cuts++; s.cuts == 1 {
 			do()
 		}
 	}
 }
 
-// lay makes the node fail once at a block to come. What only an archive must
-// not do is laid at archives.
-func (s *schedule) lay(n *simulator.Node) func() {
-	return func() {
-		kinds := []simulator.Kind{simulator.Drop, simulator.Tear, simulator.CloseLink, simulator.Silence, simulator.Stall, simulator.FreezeNode}
-		if own := n.Status(); own.Head == own.LIB {
-			kinds = append(kinds, simulator.NoIDs, simulator.HeadOnly, simulator.Jump, simulator.Replay, simulator.Omit,
-				simulator.Truncate, simulator.OtherVersion, simulator.StrayStatus, simulator.Garbage)
-		}
-		at := s.client.Report().Last.Num + 1 + uint32(s.rng.IntN(60))
-		if s.laid[at] {
-			return
-		}
-		s.laid[at] = true
-		f := simulator.Fault{
-			Kind: kinds[s.rng.IntN(len(kinds))], Block: at, Times: 1, Count: 1 + uint32(s.rng.IntN(5)),
-			Field: simulator.FieldTraces + simulator.Field(s.rng.IntN(2)),
-		}
-		s.log = append(s.log, fmt.Sprintf("%d at %d", f.Kind, at))
+// lay makes the nodes that have a block fail once at it, soon. What only an
+// archive must not do is laid at archives.
+func (s *schedule) lay() {
+	at := s.client.Report().Last.Num + 1 + uint32(s.rng.IntN(40))
+	if s.laid[at] {
+		return
+	}
+	s.laid[at] = true
+	kinds := []simulator.Kind{simulator.Drop, simulator.Tear, simulator.CloseLink, simulator.Silence, simulator.Stall, simulator.FreezeNode}
+	holders, archives := s.fleet.Holders(at)
+	if archives {
+		kinds = append(kinds, simulator.NoIDs, simulator.HeadOnly, simulator.Jump, simulator.Replay, simulator.Omit, simulator.Truncate,
+			simulator.OtherVersion, simulator.StrayStatus, simulator.Garbage)
+	}
+	f := simulator.Fault{
+		Kind: kinds[s.rng.IntN(len(kinds))], Block: at, Times: 1, Count: 1 + uint32(s.rng.IntN(5)),
+		Field: simulator.FieldTraces + simulator.Field(s.rng.IntN(2)),
+	}
+	s.log = append(s.log, fmt.Sprintf("fault %d at %d", f.Kind, at))
+	for _, n := range holders {
 		n.Inject(f)
 	}
 }
