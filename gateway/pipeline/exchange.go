@@ -370,6 +370,17 @@ func count(list []int, i int) int {
 	return n
 }
 
+// Leave notes that the link to upstream i ended without a strike while it owed
+// block n. Twice are enough to remember.
+func (b *Budget) Leave(i int, n uint32) {
+	if b.LeftAt != n {
+		b.LeftAt, b.Left = n, b.Left[:0]
+	}
+	if count(b.Left, i) < 2 {
+		b.Left = append(b.Left, i)
+	}
+}
+
 // Through notes that block n has got through.
 func (b *Budget) Through(n uint32) {
 	if len(b.Failed) > 0 && n >= b.StuckAt {

@@ -97,10 +97,7 @@ func Ended(x *pipeline.Exchange, end fleet.End, owed bool) Consequence {
 		c.Pause = jitter(pause<<(failures-1), x.Session, uint32(failures))
 	case rule.hard == 0 && end != fleet.EndNoBlockLog:
 		// It may end like that again and again: others are to have their turn.
-		if x.LeftAt != x.Cursor {
-			x.LeftAt, x.Left = x.Cursor, x.Left[:0]
-		}
-		x.Left = append(x.Left, i)
+		x.Leave(i, x.Cursor)
 	}
 	return c
 }

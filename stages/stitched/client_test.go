@@ -29,8 +29,10 @@ type client struct {
 	// sure is the last block that it has got, when that came from an archive and
 	// was told to be irreversible.
 	sure uint32
-	// served are the upstreams as they were known when the leg was planned.
+	// served are the upstreams as they were known when the leg was planned, from
+	// block begin on.
 	served []fleet.Upstream
+	begin  uint32
 }
 
 func (c *client) ask(q *ship.BlocksRequest, settled uint32) {
@@ -100,8 +102,8 @@ func (c *client) whole(t *rapid.T, s *session, from *server, r *pipeline.Result)
 	if !r.HasThis && named(c.served, r.Num) {
 		t.Fatalf("block %d comes without ids", r.Num)
 	}
-	if !r.HasThis {
-		return
+	if !r.HasThis || r.Num < c.begin {
+		return // what a node rewinds to was not planned
 	}
 	for l, has := range map[fleet.Log]bool{fleet.Trace: r.Parts.Traces, fleet.ChainState: r.Parts.Deltas, fleet.Finality: r.Parts.Finality} {
 		if wants(&c.q, l) && !has && anybody(c.served, l, r.Num) {

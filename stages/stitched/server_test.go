@@ -155,7 +155,8 @@ func (c *conn) produce() bool {
 	case misnamed:
 		r.V1 = !r.V1
 	case foreign:
-		if c.first && r.HasPrev {
+		if c.first && r.HasThis {
+			r.HasPrev, r.Prev = true, c.at(c.version, n-1)
 			r.Prev.ID[30]++
 		}
 	}

@@ -232,7 +232,7 @@ func (s *session) dial(t *rapid.T, i int) {
 		}
 		return
 	}
-	s.note("a link to server %d for block %d up to %d", i, s.x.Cursor, s.x.LegEnd)
+	s.note("a link to server %d for block %d up to %d of %+v", i, s.x.Cursor, s.x.LegEnd, s.x.Candidates)
 	s.conn = &conn{server: v}
 	s.x.Current = i
 	s.x.Link = pipeline.Link{Up: true, Upstream: i, Frozen: v.frozen}
@@ -245,7 +245,7 @@ func (s *session) send() {
 	s.conn.up = append(s.conn.up, upward{request: &q})
 	s.note("request %+v, fresh %v", q, s.x.Fresh)
 	forward.Sent(s.x, &q, s.seam)
-	s.client.served = s.view.Upstreams
+	s.client.served, s.client.begin = s.view.Upstreams, q.Start
 	s.clock = forward.Clock{Byte: s.now, Data: s.now, Progress: s.now, Frozen: s.conn.frozen}
 	s.seam, s.hold, s.kept = true, holding{}, time.Time{}
 }

@@ -142,7 +142,12 @@ func (s *session) damage(t *rapid.T) {
 	if !v.frozen {
 		kinds = liveDamages
 	}
-	v.damaged[between(t, "block", max(s.x.Cursor, begin(&s.known[v.index])%base), v.head+3)] = damage(between(t, "damage", 1, uint32(kinds)))
+	first := begin(&s.known[v.index]) % base
+	block := first
+	if !rarely(t, "its first block", 2) {
+		block = between(t, "block", max(s.x.Cursor, first), v.head+3)
+	}
+	v.damaged[block] = damage(between(t, "damage", 1, uint32(kinds)))
 }
 
 // request draws a request: from somewhere on the chain, with some positions of
@@ -244,6 +249,7 @@ func (s *session) end(t *rapid.T) {
 		for i, v := range s.servers {
 			v.down, v.busy, v.hung, s.known[i].Disabled = false, false, false, false
 		}
+		s.publish()
 	}
 	s.ack(t, between(t, "window", 1, 8))
 	got := s.client.got

@@ -2,6 +2,7 @@ package stitched_test
 
 import (
 	"slices"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -19,7 +20,8 @@ func (s *session) couldServe() map[int]bool {
 		u := &s.known[i]
 		switch {
 		case v.down || v.busy || v.hung || !u.Online || u.Disabled:
-		case s.x.Excluded(i, s.now) || u.Quarantined(n, s.now) || u.FullBeside(s.x.Own(i)):
+		case s.x.Excluded(i, s.now) && !s.x.Hard[i].Until.After(s.now.Add(longest)):
+		case u.Quarantined(n, s.now) || u.FullBeside(s.x.Own(i)):
 		case !s.has(i, n) || s.harms(v, n) || n > s.reach(v):
 		default:
 			good[i] = true
@@ -27,6 +29,9 @@ func (s *session) couldServe() map[int]bool {
 	}
 	return good
 }
+
+// longest is the longest exclusion that the rules have for what happens here.
+const longest = 30 * time.Second
 
 // has reports whether a server has a block as fully as anybody does.
 func (s *session) has(i int, n uint32) bool {

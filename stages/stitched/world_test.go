@@ -57,7 +57,7 @@ func newWorld(t *rapid.T) *world {
 			PatchHeadLIB:      !rarely(t, "no patch", 9), GapWait: 30 * time.Second, ABIMismatch: "warn",
 		},
 	}
-	if rapid.Bool().Draw(t, "quarantine") {
+	if rarely(t, "quarantine", 2) {
 		w.cfg.Quarantine = &config.Quarantine{Strikes: 2, TTL: 600 * time.Second, Range: between(t, "range", 1, 3)}
 	}
 	w.addArchives(t)
@@ -169,6 +169,7 @@ func (w *world) start(t *rapid.T) {
 	w.told = make([]fleet.Pair, len(w.servers))
 	for i, s := range w.servers {
 		u := fleet.Upstream{Server: limits.Servers[i], Live: w.slots.View().Upstreams[i].Live}
+		u.Stale = !s.frozen && rarely(t, "stale", 4)
 		w.known = append(w.known, u)
 		switch {
 		case rarely(t, "not reported", 25):
