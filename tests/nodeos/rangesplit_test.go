@@ -24,7 +24,7 @@ func TestRangeSplit(t *testing.T) {
 	t.Run("damaged archive", func(t *testing.T) { testDamaged(t, h, bin, archived, retained) })
 	t.Run("archive without a block log", func(t *testing.T) { testNoBlockLog(t, h, bin, archived) })
 	t.Run("version 1", func(t *testing.T) { testVersion1(t, h, bin) })
-	t.Run("gateway", func(t *testing.T) { testStitched(t, h, bin, archived, retained) }) // the last, for the chain goes on in it
+	t.Run("gateway", func(t *testing.T) { testStitched(t, h, bin, archived, retained) })
 }
 
 // requests are for the same blocks, each with other parts of them.
@@ -140,21 +140,15 @@ func testStitched(t *testing.T, h *History, bin string, archived, retained *stat
 		c.Until(h.Seam / 2)
 		before := g.Failovers(t)
 		replicas[g.servingServer(t, slices.Collect(maps.Keys(replicas)))].Close()
-		info, err := h.Joined.Info()
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.Until(info.Head)
+		c.Until(h.Seam)
 		if g.Failovers(t) == before {
 			t.Error("the archive that was closed was not in use")
 		}
-		h.GoOn(t)
-		h.StartWorkload(t)
-		c.Until(info.Head + 8)
-		h.StandStill(t)
+		pastHead(t, h.Fleet, c)
+		c.More(4)
 		h.CheckRepeats(t, c.Repeats)
-		// The producer has all blocks too, and nobody has read from it.
-		SameBlocks(t, c.Results, ask(t, h.Producer.SHiP, Everything(2, c.last.Num+1), 1))
+		h.Whole.WaitBlock(t, c.last.Num)
+		SameBlocks(t, c.Results, ask(t, h.Whole.SHiP, Everything(2, c.last.Num+1), 1))
 	})
 	// Each of the requests has passed both seams, and the second archive has no
 	// block before its first one.
