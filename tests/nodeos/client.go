@@ -46,6 +46,7 @@ type Client struct {
 	credit int64
 	last   ship.Pos // this_block of the result before
 	noPrev uint32   // the block without prev_block
+	falls  bool     // whether head and LIB may go back; see directly
 	whole  bool     // whether the result before had all that was asked for
 	head   uint32
 	lib    uint32
@@ -199,7 +200,7 @@ func (c *Client) check(r *Result) error {
 		return fmt.Errorf("block %d: prev_block is there: %v", n, r.HasPrev)
 	case n == c.last.Num+1 && r.HasPrev && r.Prev != c.last:
 		return fmt.Errorf("block %d links to %d %s, but %s was sent", n, r.Prev.Num, r.Prev.ID, c.last.ID)
-	case r.Head.Num < c.head || r.LIB.Num < c.lib:
+	case !c.falls && (r.Head.Num < c.head || r.LIB.Num < c.lib):
 		return fmt.Errorf("block %d: head and LIB went from %d and %d back to %d and %d", n, c.head, c.lib, r.Head.Num, r.LIB.Num)
 	case r.LIB.Num > r.Head.Num || r.Head.Num < n:
 		return fmt.Errorf("block %d with head %d and LIB %d", n, r.Head.Num, r.LIB.Num)

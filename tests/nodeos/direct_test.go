@@ -2,7 +2,11 @@
 
 package nodeos
 
-import "testing"
+import (
+	"testing"
+
+	"flotilla/gateway/ship"
+)
 
 // What the other tests take for granted: that the strict client is content
 // with a node alone, and that the nodes of a fleet send the same bytes, also
@@ -34,9 +38,18 @@ func TestNodesAgree(t *testing.T) {
 // direct is what one node serves for the blocks first to last.
 func direct(t testing.TB, n *Node, first, last uint32) []Result {
 	t.Helper()
+	return directly(t, n, Everything(first, last+1))
+}
+
+// directly is what one node serves for a request that ends. A node that is
+// catching a client up tells its head; when it applies several blocks meanwhile,
+// it tells of each of them in turn as the head, so its head may go back.
+func directly(t testing.TB, n *Node, q ship.BlocksRequest) []Result {
+	t.Helper()
 	c := Dial(t, n.SHiP)
 	defer c.Close()
-	c.Ask(Everything(first, last+1))
-	c.Until(last)
+	c.falls = true
+	c.Ask(q)
+	c.Until(q.End - 1)
 	return c.Results
 }

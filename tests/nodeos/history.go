@@ -34,8 +34,7 @@ type History struct {
 	Seam  uint32
 	// Snapshot is the block of the snapshot, the last one of the archives.
 	Snapshot uint32
-	// Last is the newest block that is irreversible for all live nodes, as long as
-	// the chain stands still.
+	// Last is a block behind it that is irreversible for all live nodes.
 	Last    uint32
 	ChainID ship.ID
 	// ABI is what the nodes greet their clients with.
@@ -53,8 +52,7 @@ var splitArgs = []string{
 }
 
 // NewHistory makes a chain of some blocks with transactions, which are made in
-// no time, and splits it. Its live nodes run, but the chain stands still; see
-// GoOn.
+// no time, splits it, and lets it go on at its usual pace. Its live nodes run.
 func NewHistory(t testing.TB, blocks uint32) *History {
 	t.Helper()
 	f := newFleet(t, "whole", "joined", "split")
@@ -70,20 +68,18 @@ func NewHistory(t testing.TB, blocks uint32) *History {
 	f.Producer.Stop(t)
 	f.Producer.clock = nil
 	f.Producer.Start(t)
+	h.StartWorkload(t)
 
 	h.Split.Args = splitArgs
 	h.Split.Start(t)
-	h.Whole.Args = splitArgs[:2] // one file per stride, and all of them kept
 	h.Whole.Start(t)
+	h.awayFromStride(t)
 	h.Joined.Snapshot, h.Snapshot = f.Producer.CreateSnapshot(t)
 	h.Joined.Start(t)
-	for i := range 20 {
-		if err := h.push(t, i); err != nil {
-			t.Fatal(err)
-		}
+	h.Last = h.Snapshot + 4
+	for _, n := range []*Node{h.Split, h.Whole, h.Joined} {
+		n.WaitBlock(t, h.Last+2) // which makes Last irreversible
 	}
-	// Some blocks more than are served.
-	h.Split.WaitIrreversible(t, h.Snapshot+2)
 	h.Split.Stop(t)
 	h.Seam = (h.Snapshot/stride-2)*stride + 1
 
@@ -98,69 +94,22 @@ func NewHistory(t testing.TB, blocks uint32) *History {
 	c := Dial(t, h.Whole.SHiP)
 	h.ABI = c.ABI
 	c.Close()
-	h.StandStill(t)
-	h.Last = h.lastIrreversible(t)
-	if h.Last < h.Snapshot+2 {
-		t.Fatalf("block %d is the last one behind the snapshot of %d", h.Last, h.Snapshot)
-	}
 	return h
 }
 
-// StandStill keeps new blocks from being made and returns when all nodes have
-// the last one. What is read of the live nodes is read while they stand still:
-// these nodes write the offset of a new block wherever in the index the last
-// read has left off. Only a client that has all blocks leaves off at its end.
-func (h *History) StandStill(t testing.TB) {
+// awayFromStride waits for a block after which the split node can be stopped with
+// all its logs split at the same blocks: the block log waits for blocks to be
+// irreversible, and stopping takes some seconds.
+func (h *History) awayFromStride(t testing.TB) {
 	t.Helper()
-	h.producer(t, "pause")
-	var head uint32
-	var since time.Time
-	// The block that was being made may still come.
-	Eventually(t, startTimeout, "the nodes do not come to rest", func() bool {
-		now := head
-		for _, n := range []*Node{h.Producer, h.Whole, h.Joined} {
-			info, err := n.Info()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if info.Head != now {
-				now, since = info.Head, time.Now()
-			}
-		}
-		head = now
-		return time.Since(since) > time.Second
+	h.Split.waitUntil(t, "get away from the end of a file", func() bool {
+		info, err := h.Split.Info()
+		return err == nil && info.Head%stride >= 10 && info.Head%stride <= 60
 	})
 }
 
-// GoOn lets the chain grow again, at its usual pace. From then on only nodes
-// whose last reader was at the head can be read; see StandStill.
-func (h *History) GoOn(t testing.TB) {
-	t.Helper()
-	h.producer(t, "resume")
-}
-
-func (h *History) producer(t testing.TB, verb string) {
-	t.Helper()
-	var answer any
-	if err := h.Producer.call("/v1/producer/"+verb, nil, &answer); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// lastIrreversible is the lowest LIB of the live nodes on their SHiP ports. That
-// may be one below the LIB of get_info.
-func (h *History) lastIrreversible(t testing.TB) uint32 {
-	t.Helper()
-	lib := uint32(NoEnd)
-	for _, n := range h.Relays {
-		c := Dial(t, n.SHiP)
-		lib = min(lib, c.Status().LIB.Num)
-		c.Close()
-	}
-	return lib
-}
-
-// fill pushes transactions until the producer has made some blocks.
+// fill pushes transactions until the producer has made some blocks: new
+// accounts, and now and then an ABI of up to bigABI random bytes.
 func (h *History) fill(t testing.TB, blocks uint32) {
 	t.Helper()
 	pushed, head := 0, uint32(0)
@@ -169,36 +118,26 @@ func (h *History) fill(t testing.TB, blocks uint32) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		head = info.Head
+		chainID, err := hex.DecodeString(info.ChainID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := newAccount(randomName())
+		switch {
+		case i%200 == 50:
+			a = setABI("eosio", randomBytes(bigABI))
+		case i%10 == 5:
+			a = setABI("eosio", randomBytes(1000))
+		}
 		// Some come too late for a block that lasts 20 ms, and are lost.
-		if head = info.Head; h.push(t, i) == nil {
+		if push(h.Producer, chainID, a) == nil {
 			pushed++
 		}
 	}
-	if pushed < int(blocks)/4 {
+	if pushed < int(blocks)/10 {
 		t.Fatalf("only %d transactions were taken for %d blocks", pushed, blocks)
 	}
-}
-
-// push makes the transaction number i: a new account, or now and then an ABI,
-// the largest ones of bigABI random bytes.
-func (h *History) push(t testing.TB, i int) error {
-	t.Helper()
-	info, err := h.Producer.Info()
-	if err != nil {
-		t.Fatal(err)
-	}
-	chainID, err := hex.DecodeString(info.ChainID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := newAccount(randomName())
-	switch {
-	case i%200 == 50:
-		a = setABI("eosio", randomBytes(bigABI))
-	case i%10 == 5:
-		a = setABI("eosio", randomBytes(1000))
-	}
-	return push(h.Producer, chainID, a)
 }
 
 // Archived opens the blocks below the seam: what the split node has archived.

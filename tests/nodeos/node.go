@@ -141,15 +141,6 @@ func (n *Node) WaitBlock(t testing.TB, num uint32) {
 	})
 }
 
-// WaitIrreversible returns when block num is irreversible for the node.
-func (n *Node) WaitIrreversible(t testing.TB, num uint32) {
-	t.Helper()
-	n.waitUntil(t, fmt.Sprintf("make block %d irreversible", num), func() bool {
-		info, err := n.Info()
-		return err == nil && info.LIB >= num
-	})
-}
-
 // CreateSnapshot writes a snapshot of the node's head block, once that is
 // irreversible, and returns its path and the block's number. The node needs
 // producerAPI.

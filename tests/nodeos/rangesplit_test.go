@@ -24,7 +24,7 @@ func TestRangeSplit(t *testing.T) {
 	t.Run("damaged archive", func(t *testing.T) { testDamaged(t, h, bin, archived, retained) })
 	t.Run("archive without a block log", func(t *testing.T) { testNoBlockLog(t, h, bin, archived) })
 	t.Run("version 1", func(t *testing.T) { testVersion1(t, h, bin) })
-	t.Run("gateway", func(t *testing.T) { testStitched(t, h, bin, archived, retained) }) // the last, for the chain goes on in it
+	t.Run("gateway", func(t *testing.T) { testStitched(t, h, bin, archived, retained) })
 }
 
 // requests are for the same blocks, each with other parts of them.
@@ -83,7 +83,7 @@ func testArchives(t *testing.T, h *History, archived, retained *statehistory.Arc
 			s, r := serve(t, a), a.Range()
 			for name, q := range requests(r.Begin, r.End) {
 				t.Run(name, func(t *testing.T) {
-					want := ask(t, h.Whole.SHiP, q, 1)
+					want := directly(t, h.Whole, q)
 					// No file of the archive has the block before.
 					want[0].HasPrev = false
 					want[0].Message = ship.AppendBlock(nil, &want[0].Block)
@@ -92,12 +92,12 @@ func testArchives(t *testing.T, h *History, archived, retained *statehistory.Arc
 			}
 			t.Run("version 1", func(t *testing.T) {
 				q := Everything(r.Begin+1, r.End)
-				want := version1(ask(t, h.Whole.SHiP, q, 1))
+				want := version1(directly(t, h.Whole, q))
 				q.V1, q.FetchFinality = true, true
 				SameBlocks(t, ask(t, s.Addr(), q, 1), want)
 			})
 			c := Dial(t, s.Addr())
-			last := ask(t, h.Whole.SHiP, ship.BlocksRequest{Start: r.End - 1, End: r.End, MaxInFlight: 1}, 1)[0].This
+			last := directly(t, h.Whole, Everything(r.End-1, r.End))[0].This
 			want := ship.Status{
 				Head: last, LIB: last, HasChainID: true, ChainID: Dial(t, h.Whole.SHiP).Status().ChainID,
 				Trace: ship.Range{Begin: max(r.Begin, 2), End: r.End}, ChainState: r,
@@ -117,7 +117,7 @@ func testJoined(t *testing.T, h *History) {
 		t.Errorf("traces from %d and chain state from %d, after a snapshot at %d", s.Trace.Begin, s.ChainState.Begin, h.Snapshot)
 	}
 	q := Everything(h.Snapshot+1, h.Last+1)
-	SameBlocks(t, ask(t, h.Joined.SHiP, q, 1), ask(t, h.Whole.SHiP, q, 1))
+	SameBlocks(t, directly(t, h.Joined, q), directly(t, h.Whole, q))
 }
 
 // testStitched puts the product in front of two replicas of either archive and
@@ -131,7 +131,7 @@ func testStitched(t *testing.T, h *History, bin string, archived, retained *stat
 
 	for name, q := range requests(2, h.Last+1) {
 		t.Run(name, func(t *testing.T) {
-			SameBlocks(t, ask(t, g.SHiP, q, 1), ask(t, h.Whole.SHiP, q, 1))
+			SameBlocks(t, ask(t, g.SHiP, q, 1), directly(t, h.Whole, q))
 		})
 	}
 	t.Run("a replica dies on the way to the tip", func(t *testing.T) {
@@ -140,21 +140,15 @@ func testStitched(t *testing.T, h *History, bin string, archived, retained *stat
 		c.Until(h.Seam / 2)
 		before := g.Failovers(t)
 		replicas[g.servingServer(t, slices.Collect(maps.Keys(replicas)))].Close()
-		info, err := h.Joined.Info()
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.Until(info.Head)
+		c.Until(h.Seam)
 		if g.Failovers(t) == before {
 			t.Error("the archive that was closed was not in use")
 		}
-		h.GoOn(t)
-		h.StartWorkload(t)
-		c.Until(info.Head + 8)
-		h.StandStill(t)
+		pastHead(t, h.Fleet, c)
+		c.More(4)
 		h.CheckRepeats(t, c.Repeats)
-		// The producer has all blocks too, and nobody has read from it.
-		SameBlocks(t, c.Results, ask(t, h.Producer.SHiP, Everything(2, c.last.Num+1), 1))
+		h.Whole.WaitBlock(t, c.last.Num)
+		SameBlocks(t, c.Results, directly(t, h.Whole, Everything(2, c.last.Num+1)))
 	})
 	// Each of the requests has passed both seams, and the second archive has no
 	// block before its first one.
@@ -172,7 +166,7 @@ func testDamaged(t *testing.T, h *History, bin string, archived, retained *state
 	check := func(t *testing.T, g *Gateway) {
 		t.Helper()
 		q := Everything(2, h.Last+1)
-		SameBlocks(t, ask(t, g.SHiP, q, 1), ask(t, h.Whole.SHiP, q, 1))
+		SameBlocks(t, ask(t, g.SHiP, q, 1), directly(t, h.Whole, q))
 		// Nobody else can have met the damage.
 		if n := g.Metric(t, "fleet_router_upstream_block_failures_total", `server="damaged"`); n < 1 || n > 2 {
 			t.Errorf("%v strikes against the damaged archive, want 1 or 2", n)
@@ -196,7 +190,7 @@ func testNoBlockLog(t *testing.T, h *History, bin string, archived *statehistory
 	bare := h.RetainedWithoutBlocks(t)
 	g := h.startStitched(t, bin, frozen("archived", serve(t, archived), archived), frozen("bare", serve(t, bare), bare), live(h.Whole))
 	q := Everything(2, h.Last+1)
-	want := ask(t, h.Whole.SHiP, q, 1)
+	want := directly(t, h.Whole, q)
 	for range 2 { // the first session finds out, the second one is sent elsewhere from the start
 		SameBlocks(t, ask(t, g.SHiP, q, 1), want)
 	}
@@ -215,7 +209,7 @@ func testVersion1(t *testing.T, h *History, bin string) {
 	archived, retained := newer.Archived(t), newer.Retained(t)
 	g := h.startStitched(t, bin, frozen("archived", serve(t, archived), archived), frozen("retained", serve(t, retained), retained), live(h.Whole))
 	q := Everything(2, h.Snapshot+1)
-	want := version1(ask(t, h.Whole.SHiP, q, 1))
+	want := version1(directly(t, h.Whole, q))
 	q.V1, q.FetchFinality = true, true
 	SameBlocks(t, ask(t, g.SHiP, q, 1), want)
 }

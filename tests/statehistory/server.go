@@ -31,7 +31,8 @@ type Server struct {
 
 // Serve serves an archive on l to at most maxSessions clients at a time; 0 is
 // any number. Damage in a log ends the client's connection and is told to log.
-// The archive has to stay open until Close.
+// The archive has to stay open until Close. A client has to wait for the answer
+// to its upgrade before it asks.
 func Serve(l net.Listener, a *Archive, maxSessions int, log *slog.Logger) *Server {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{
