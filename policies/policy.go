@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"time"
 )
 
 // Policy orders servers for a request. It is safe for concurrent use.
@@ -99,4 +100,26 @@ func arrange(servers []*Server, n int, compare func(a, b *Server) int) []*Server
 	}
 	servers[0], servers[best] = servers[best], servers[0]
 	return servers
+}
+
+// Reporter is a policy that may fail, and tells how it does.
+type Reporter interface {
+	Report() Report
+}
+
+// Report is how a script does.
+type Report struct {
+	// Script is the file.
+	Script string
+	// Off: it has failed again and again, and is not asked until it changes.
+	Off bool
+	// Calls counts all of them, Failures those that came to nothing, by kind,
+	// with every kind there is.
+	Calls    uint64
+	Failures map[string]uint64
+	// LastFailure is the newest one, "" without any.
+	LastFailure   string
+	LastFailureAt time.Time
+	// Counters are those that the script counts, by name.
+	Counters map[string]float64
 }
