@@ -9,6 +9,9 @@ type Freshest struct{}
 // Order is Policy.
 func (*Freshest) Order(r *Request, servers []*Server, n int) []*Server {
 	return arrange(servers, n, func(a, b *Server) int {
-		return cmp.Or(tier(a, b), cmp.Compare(b.Head, a.Head), load(r, a, b))
+		if c := cmp.Or(tier(a, b), cmp.Compare(b.Head, a.Head)); c != 0 {
+			return c
+		}
+		return load(r, a, b)
 	})
 }

@@ -11,21 +11,31 @@ type LeastConnections struct{}
 
 // Order is Policy.
 func (*LeastConnections) Order(r *Request, servers []*Server, n int) []*Server {
-	return arrange(servers, n, func(a, b *Server) int { return cmp.Or(tier(a, b), load(r, a, b)) })
+	return arrange(servers, n, func(a, b *Server) int {
+		if t := tier(a, b); t != 0 {
+			return t
+		}
+		return load(r, a, b)
+	})
 }
 
-// load orders two servers of one tier: less load per unit of weight first, then
+// load orders two servers of one tier: one that the session has a link to, then
+// less load per unit of weight first, then
 // the larger weight, then a hash that spreads sessions but does not change for
 // one. Other policies break ties by it.
 func load(r *Request, a, b *Server) int {
-	return cmp.Or(
+	if a.Linked != b.Linked {
 		// A link that is there saves a dial.
-		-cmp.Compare(a.Linked, b.Linked),
-		// load(a)/weight(a) < load(b)/weight(b), without dividing (G7).
-		cmp.Compare(a.Load()*int64(b.Weight), b.Load()*int64(a.Weight)),
-		cmp.Compare(b.Weight, a.Weight),
-		cmp.Compare(sessionHash(r.Session, a.Endpoint), sessionHash(r.Session, b.Endpoint)),
-	)
+		return cmp.Compare(b.Linked, a.Linked)
+	}
+	// load(a)/weight(a) < load(b)/weight(b), without dividing (G7).
+	if c := cmp.Compare(a.Load()*int64(b.Weight), b.Load()*int64(a.Weight)); c != 0 {
+		return c
+	}
+	if a.Weight != b.Weight {
+		return cmp.Compare(b.Weight, a.Weight)
+	}
+	return cmp.Compare(sessionHash(r.Session, a.Endpoint), sessionHash(r.Session, b.Endpoint))
 }
 
 // sessionHash is G9.

@@ -16,7 +16,10 @@ type LowestLatency struct{}
 // Order is Policy.
 func (*LowestLatency) Order(r *Request, servers []*Server, n int) []*Server {
 	return arrange(servers, n, func(a, b *Server) int {
-		return cmp.Or(tier(a, b), cmp.Compare(step(a.Latency), step(b.Latency)), load(r, a, b))
+		if c := cmp.Or(tier(a, b), cmp.Compare(step(a.Latency), step(b.Latency))); c != 0 {
+			return c
+		}
+		return load(r, a, b)
 	})
 }
 

@@ -83,7 +83,10 @@ func Names() []string { return slices.Sorted(maps.Keys(builtin)) }
 // tier is what every built-in policy looks at first: lower priority, then the
 // longer run, which saves handoffs between archives.
 func tier(a, b *Server) int {
-	return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(b.Run, a.Run))
+	if a.Priority != b.Priority {
+		return cmp.Compare(a.Priority, b.Priority)
+	}
+	return cmp.Compare(b.Run, a.Run)
 }
 
 // arrange moves the n servers that compare puts first to the front, in order.

@@ -1,9 +1,6 @@
 package policies
 
-import (
-	"cmp"
-	"math/rand/v2"
-)
+import "math/rand/v2"
 
 // RandomTwoChoices takes the better of two servers drawn at random: nearly as
 // even as LeastConnections, without a crowd that runs to the server that has
@@ -26,7 +23,8 @@ func (*RandomTwoChoices) Order(r *Request, servers []*Server, n int) []*Server {
 		servers[0], servers[1] = servers[1], servers[0]
 	}
 	if n > tied {
-		arrange(servers[tied:], n-tied, func(a, b *Server) int { return cmp.Or(tier(a, b), load(r, a, b)) })
+		var rest LeastConnections
+		rest.Order(r, servers[tied:], n-tied)
 	}
 	return servers
 }

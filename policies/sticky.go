@@ -31,7 +31,10 @@ func (p *Sticky) Order(r *Request, servers []*Server, n int) []*Server {
 	}
 	start := hashText(fnvStart, key)
 	return arrange(servers, n, func(a, b *Server) int {
-		return cmp.Or(tier(a, b), cmp.Compare(attraction(start, b), attraction(start, a)), cmp.Compare(a.ID, b.ID))
+		if t := tier(a, b); t != 0 {
+			return t
+		}
+		return cmp.Or(cmp.Compare(attraction(start, b), attraction(start, a)), cmp.Compare(a.ID, b.ID))
 	})
 }
 

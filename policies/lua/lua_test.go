@@ -134,7 +134,7 @@ end`, "bdac"},
 			local n = 0
 			for k, v in pairs(servers[2]) do n = n + 1 assert(servers[2][k] == v) end
 			for k, v in pairs(servers[2].labels) do assert(k == "rack" and v == "r1") n = n + 1 end
-			assert(next(servers[2]) ~= nil and n == 25, n)
+			assert(next(servers[2]) ~= nil and n == 26, n)
 			return {servers[2]}`), "b"},
 		{"texts", returning(`
 			assert(("x"):rep(3) == "xxx" and ("abc"):upper() == "ABC" and #"abc" == 3)

@@ -13,7 +13,7 @@ var (
 	allowedBase = []string{"_G", "_VERSION", "assert", "error", "getmetatable", "ipairs", "pcall", "rawequal", "rawget", "select",
 		"setmetatable", "tonumber", "tostring", "type", "unpack", "xpcall", "math", "string", "table"}
 	allowedText  = []string{"byte", "char", "len", "lower", "reverse", "sub", "upper"}
-	allowedTable = []string{"getn", "insert", "maxn", "remove", "sort"}
+	allowedTable = []string{"getn", "insert", "maxn", "remove"}
 	deniedMath   = []string{"random", "randomseed"}
 )
 
@@ -52,10 +52,10 @@ func (v *vm) open() {
 
 	tables := globals.RawGetString("table").(*lua.LTable)
 	keep(tables, allowedTable)
-	for _, name := range []string{"insert", "remove", "sort"} {
+	for _, name := range []string{"insert", "remove"} {
 		tables.RawSetString(name, L.NewFunction(v.refuseViews(tables.RawGetString(name).(*lua.LFunction).GFunction)))
 	}
-	v.library(tables, map[string]lua.LGFunction{"concat": v.tableConcat})
+	v.library(tables, map[string]lua.LGFunction{"concat": v.tableConcat, "sort": v.sort})
 
 	maths := globals.RawGetString("math").(*lua.LTable)
 	for _, name := range deniedMath {

@@ -14,15 +14,23 @@ import (
 // maxSource is the most bytes of one script or module.
 const maxSource = 64 << 10
 
+// unit is one file, compiled.
+type unit struct {
+	proto *lua.FunctionProto
+	// words are the constant texts in it: a field that is not among them is not
+	// read, unless its name is computed.
+	words map[string]bool
+}
+
 // compile makes a script runnable. name is the file, for messages.
-func compile(name, text string) (proto *lua.FunctionProto, err error) {
+func compile(name, text string) (u *unit, err error) {
 	if len(text) > maxSource {
 		return nil, fmt.Errorf("%s has %d bytes; at most %d are read", name, len(text), maxSource)
 	}
 	// The compiler panics for what it has no room for.
 	defer func() {
 		if r := recover(); r != nil {
-			proto, err = nil, fmt.Errorf("%s cannot be compiled: %v", name, r)
+			u, err = nil, fmt.Errorf("%s cannot be compiled: %v", name, r)
 		}
 	}()
 	chunk, err := parse.Parse(strings.NewReader(text), name)
@@ -33,8 +41,9 @@ func compile(name, text string) (proto *lua.FunctionProto, err error) {
 		}
 		return nil, err
 	}
-	boundConcat(chunk)
-	proto, err = lua.Compile(chunk, name)
+	w := rewriter{words: map[string]bool{}}
+	w.stmts(chunk)
+	proto, err := lua.Compile(chunk, name)
 	if err != nil {
 		var wrong *lua.CompileError
 		if errors.As(err, &wrong) {
@@ -42,94 +51,96 @@ func compile(name, text string) (proto *lua.FunctionProto, err error) {
 		}
 		return nil, err
 	}
-	return proto, nil
+	return &unit{proto, w.words}, nil
 }
 
 // concatName is the function that stands for the operator .. ; no script can
 // name it, as it is no word.
 const concatName = "(concat)"
 
-// boundConcat replaces the operator .. by calls of a function that has a limit:
-// the interpreter's own doubles a text without end.
-func boundConcat(chunk []ast.Stmt) { walkStmts(chunk) }
+// rewriter replaces the operator .. by calls of a function that has a limit: the
+// interpreter's own doubles a text without end. On its way it gathers words.
+type rewriter struct{ words map[string]bool }
 
-func walkStmts(list []ast.Stmt) {
+func (w *rewriter) stmts(list []ast.Stmt) {
 	for _, stmt := range list {
 		switch s := stmt.(type) {
 		case *ast.AssignStmt:
-			walkList(s.Lhs)
-			walkList(s.Rhs)
+			w.list(s.Lhs)
+			w.list(s.Rhs)
 		case *ast.LocalAssignStmt:
-			walkList(s.Exprs)
+			w.list(s.Exprs)
 		case *ast.FuncCallStmt:
-			s.Expr = walk(s.Expr)
+			s.Expr = w.expr(s.Expr)
 		case *ast.DoBlockStmt:
-			walkStmts(s.Stmts)
+			w.stmts(s.Stmts)
 		case *ast.WhileStmt:
-			s.Condition = walk(s.Condition)
-			walkStmts(s.Stmts)
+			s.Condition = w.expr(s.Condition)
+			w.stmts(s.Stmts)
 		case *ast.RepeatStmt:
-			s.Condition = walk(s.Condition)
-			walkStmts(s.Stmts)
+			s.Condition = w.expr(s.Condition)
+			w.stmts(s.Stmts)
 		case *ast.IfStmt:
-			s.Condition = walk(s.Condition)
-			walkStmts(s.Then)
-			walkStmts(s.Else)
+			s.Condition = w.expr(s.Condition)
+			w.stmts(s.Then)
+			w.stmts(s.Else)
 		case *ast.NumberForStmt:
-			s.Init, s.Limit, s.Step = walk(s.Init), walk(s.Limit), walk(s.Step)
-			walkStmts(s.Stmts)
+			s.Init, s.Limit, s.Step = w.expr(s.Init), w.expr(s.Limit), w.expr(s.Step)
+			w.stmts(s.Stmts)
 		case *ast.GenericForStmt:
-			walkList(s.Exprs)
-			walkStmts(s.Stmts)
+			w.list(s.Exprs)
+			w.stmts(s.Stmts)
 		case *ast.FuncDefStmt:
-			s.Name.Func, s.Name.Receiver = walk(s.Name.Func), walk(s.Name.Receiver)
-			walk(s.Func)
+			s.Name.Func, s.Name.Receiver = w.expr(s.Name.Func), w.expr(s.Name.Receiver)
+			w.expr(s.Func)
 		case *ast.ReturnStmt:
-			walkList(s.Exprs)
+			w.list(s.Exprs)
 		}
 	}
 }
 
-func walkList(list []ast.Expr) {
+func (w *rewriter) list(list []ast.Expr) {
 	for i := range list {
-		list[i] = walk(list[i])
+		list[i] = w.expr(list[i])
 	}
 }
 
-// walk returns what stands for an expression; nil for nil.
-func walk(expr ast.Expr) ast.Expr {
+// expr returns what stands for an expression; nil for nil.
+func (w *rewriter) expr(expr ast.Expr) ast.Expr {
 	switch e := expr.(type) {
 	case *ast.StringConcatOpExpr:
 		name := &ast.IdentExpr{Value: concatName}
-		call := &ast.FuncCallExpr{Func: name, Args: []ast.Expr{walk(e.Lhs), walk(e.Rhs)}}
+		call := &ast.FuncCallExpr{Func: name, Args: []ast.Expr{w.expr(e.Lhs), w.expr(e.Rhs)}}
 		for _, n := range []ast.PositionHolder{name, call} {
 			n.SetLine(e.Line())
 			n.SetLastLine(e.LastLine())
 		}
 		return call
+	case *ast.StringExpr:
+		w.words[e.Value] = true
 	case *ast.AttrGetExpr:
-		e.Object, e.Key = walk(e.Object), walk(e.Key)
+		e.Object, e.Key = w.expr(e.Object), w.expr(e.Key)
 	case *ast.TableExpr:
 		for _, f := range e.Fields {
-			f.Key, f.Value = walk(f.Key), walk(f.Value)
+			f.Key, f.Value = w.expr(f.Key), w.expr(f.Value)
 		}
 	case *ast.FuncCallExpr:
-		e.Func, e.Receiver = walk(e.Func), walk(e.Receiver)
-		walkList(e.Args)
+		e.Func, e.Receiver = w.expr(e.Func), w.expr(e.Receiver)
+		w.list(e.Args)
 	case *ast.LogicalOpExpr:
-		e.Lhs, e.Rhs = walk(e.Lhs), walk(e.Rhs)
+		e.Lhs, e.Rhs = w.expr(e.Lhs), w.expr(e.Rhs)
 	case *ast.RelationalOpExpr:
-		e.Lhs, e.Rhs = walk(e.Lhs), walk(e.Rhs)
+		e.Lhs, e.Rhs = w.expr(e.Lhs), w.expr(e.Rhs)
 	case *ast.ArithmeticOpExpr:
-		e.Lhs, e.Rhs = walk(e.Lhs), walk(e.Rhs)
+		e.Lhs, e.Rhs = w.expr(e.Lhs), w.expr(e.Rhs)
 	case *ast.UnaryMinusOpExpr:
-		e.Expr = walk(e.Expr)
+		e.Expr = w.expr(e.Expr)
 	case *ast.UnaryNotOpExpr:
-		e.Expr = walk(e.Expr)
+		e.Expr = w.expr(e.Expr)
 	case *ast.UnaryLenOpExpr:
-		e.Expr = walk(e.Expr)
+		e.Expr = w.expr(e.Expr)
 	case *ast.FunctionExpr:
-		walkStmts(e.Stmts)
+		w.stmts(e.Stmts)
 	}
 	return expr
 }
@@ -144,27 +155,27 @@ type bundle struct {
 	// sources are the texts by path.
 	sources map[string]string
 	// read reads a module that is not in sources; nil when all are there.
-	read   func(path string) (string, error)
-	protos map[string]*lua.FunctionProto
+	read  func(path string) (string, error)
+	units map[string]*unit
 }
 
 // newBundle compiles a script and the modules that are known already.
 func newBundle(script string, sources map[string]string, read func(string) (string, error)) (*bundle, error) {
-	b := &bundle{script: script, sources: sources, read: read, protos: map[string]*lua.FunctionProto{}}
+	b := &bundle{script: script, sources: sources, read: read, units: map[string]*unit{}}
 	for path, text := range sources {
-		proto, err := compile(path, text)
+		u, err := compile(path, text)
 		if err != nil {
 			return nil, err
 		}
-		b.protos[path] = proto
+		b.units[path] = u
 	}
 	return b, nil
 }
 
 // proto is a module, compiled.
 func (b *bundle) proto(path string) (*lua.FunctionProto, error) {
-	if p := b.protos[path]; p != nil {
-		return p, nil
+	if u := b.units[path]; u != nil {
+		return u.proto, nil
 	}
 	if b.read == nil {
 		return nil, fmt.Errorf("%s was not included when the script was loaded", path)
@@ -176,12 +187,22 @@ func (b *bundle) proto(path string) (*lua.FunctionProto, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := compile(path, text)
+	u, err := compile(path, text)
 	if err != nil {
 		return nil, err
 	}
-	b.sources[path], b.protos[path] = text, p
-	return p, nil
+	b.sources[path], b.units[path] = text, u
+	return u.proto, nil
+}
+
+// mentions reports whether a word is in any of the files.
+func (b *bundle) mentions(word string) bool {
+	for _, u := range b.units {
+		if u.words[word] {
+			return true
+		}
+	}
+	return false
 }
 
 // modulePath is the path of a module that a script includes: in the script's

@@ -102,6 +102,9 @@ type serverView struct {
 	call  uint64
 	place int
 	now   *policies.Server
+	// read are the values of v.fields that the backing has, once it is not fresh.
+	read  []float64
+	fresh bool
 	// What the backing was made from.
 	name, endpoint, role string
 	labels               map[string]string
@@ -110,10 +113,60 @@ type serverView struct {
 	maxSessions          int
 }
 
-// serverNames are the fields of a server; the first ones are fixed.
-var serverNames = []string{"name", "endpoint", "role", "labels", "priority", "weight", "max_sessions",
-	"head", "lib", "lag", "traces_begin", "traces_end", "deltas_begin", "deltas_end", "finality_begin", "finality_end", "run",
-	"sessions", "in_flight", "latency", "errors", "online", "stale", "quarantined"}
+// liveField is what a server has at this moment.
+type liveField struct {
+	name string
+	read func(s *policies.Server) float64
+	// flag: 0 is false and 1 true.
+	flag bool
+}
+
+func (f *liveField) value(n float64) lua.LValue {
+	if f.flag {
+		return lua.LBool(n != 0)
+	}
+	return lua.LNumber(n)
+}
+
+func flag(on bool) float64 {
+	if on {
+		return 1
+	}
+	return 0
+}
+
+var liveFields = []liveField{
+	{"head", func(s *policies.Server) float64 { return float64(s.Head) }, false},
+	{"lib", func(s *policies.Server) float64 { return float64(s.LIB) }, false},
+	{"lag", func(s *policies.Server) float64 { return float64(s.Lag) }, false},
+	{"traces_begin", func(s *policies.Server) float64 { return float64(s.Traces.Begin) }, false},
+	{"traces_end", func(s *policies.Server) float64 { return float64(s.Traces.End) }, false},
+	{"deltas_begin", func(s *policies.Server) float64 { return float64(s.Deltas.Begin) }, false},
+	{"deltas_end", func(s *policies.Server) float64 { return float64(s.Deltas.End) }, false},
+	{"finality_begin", func(s *policies.Server) float64 { return float64(s.Finality.Begin) }, false},
+	{"finality_end", func(s *policies.Server) float64 { return float64(s.Finality.End) }, false},
+	{"run", func(s *policies.Server) float64 { return float64(s.Run) }, false},
+	{"linked", func(s *policies.Server) float64 { return float64(s.Linked) }, false},
+	{"sessions", func(s *policies.Server) float64 { return float64(s.Sessions) }, false},
+	{"in_flight", func(s *policies.Server) float64 { return float64(s.InFlight) }, false},
+	{"latency", func(s *policies.Server) float64 { return s.Latency.Seconds() }, false},
+	{"errors", func(s *policies.Server) float64 { return float64(s.Errors) }, false},
+	{"online", func(s *policies.Server) float64 { return flag(s.Online) }, true},
+	{"stale", func(s *policies.Server) float64 { return flag(s.Stale) }, true},
+	{"quarantined", func(s *policies.Server) float64 { return flag(s.Quarantined) }, true},
+}
+
+// fixedNames are the fields of a server that are as configured.
+var fixedNames = []string{"name", "endpoint", "role", "labels", "priority", "weight", "max_sessions"}
+
+// serverNames are all fields of a server.
+var serverNames = func() []string {
+	names := slices.Clone(fixedNames)
+	for _, f := range liveFields {
+		names = append(names, f.name)
+	}
+	return names
+}()
 
 // show has the view of a server ready for this call.
 func (v *vm) show(s *policies.Server, place int) *serverView {
@@ -127,11 +180,18 @@ func (v *vm) show(s *policies.Server, place int) *serverView {
 		v.servers[s.ID] = w
 	}
 	w.call, w.place, w.now = v.call, place, s
+	for i, f := range v.fields {
+		if n := f.read(s); n != w.read[i] || w.fresh {
+			w.read[i] = n
+			w.backing.RawSetString(f.name, f.value(n))
+		}
+	}
+	w.fresh = false
 	return w
 }
 
 func (v *vm) newServer(s *policies.Server) *serverView {
-	w := &serverView{name: s.Name, endpoint: s.Endpoint, role: s.Role, labels: s.Labels, priority: s.Priority, weight: s.Weight, maxSessions: s.MaxSessions}
+	w := &serverView{fresh: true, read: make([]float64, len(v.fields)), name: s.Name, endpoint: s.Endpoint, role: s.Role, labels: s.Labels, priority: s.Priority, weight: s.Weight, maxSessions: s.MaxSessions}
 	w.view = v.newView(serverNames, func(name string) lua.LValue { return serverField(w.now, name) })
 	w.view.server = w
 	w.labelView = v.texts(s.Labels)
@@ -162,43 +222,13 @@ func (v *vm) texts(values map[string]string) *view {
 	return w
 }
 
-// serverField is what a server has at this moment.
+// serverField is a field that no constant of the script names, or nil when there
+// is none of that name.
 func serverField(s *policies.Server, name string) lua.LValue {
-	switch name {
-	case "head":
-		return lua.LNumber(s.Head)
-	case "lib":
-		return lua.LNumber(s.LIB)
-	case "lag":
-		return lua.LNumber(s.Lag)
-	case "traces_begin":
-		return lua.LNumber(s.Traces.Begin)
-	case "traces_end":
-		return lua.LNumber(s.Traces.End)
-	case "deltas_begin":
-		return lua.LNumber(s.Deltas.Begin)
-	case "deltas_end":
-		return lua.LNumber(s.Deltas.End)
-	case "finality_begin":
-		return lua.LNumber(s.Finality.Begin)
-	case "finality_end":
-		return lua.LNumber(s.Finality.End)
-	case "run":
-		return lua.LNumber(s.Run)
-	case "sessions":
-		return lua.LNumber(s.Sessions)
-	case "in_flight":
-		return lua.LNumber(s.InFlight)
-	case "latency":
-		return lua.LNumber(s.Latency.Seconds())
-	case "errors":
-		return lua.LNumber(s.Errors)
-	case "online":
-		return lua.LBool(s.Online)
-	case "stale":
-		return lua.LBool(s.Stale)
-	case "quarantined":
-		return lua.LBool(s.Quarantined)
+	for i := range liveFields {
+		if f := &liveFields[i]; f.name == name && s != nil {
+			return f.value(f.read(s))
+		}
 	}
 	return nil
 }

@@ -36,7 +36,9 @@ type vm struct {
 	now  struct {
 		request *policies.Request
 	}
-	request  *view
+	request *view
+	// fields are those of servers that the script reads and that change.
+	fields   []*liveField
 	servers  map[int]*serverView
 	views    map[*lua.LTable]*view
 	backings map[*lua.LTable]*view
@@ -79,12 +81,17 @@ func newVM(b *bundle, env *shared) (*vm, error) {
 
 	v.guard.begin(loading)
 	v.loading = true
-	v.L.Push(v.L.NewFunctionFromProto(b.protos[b.script]))
+	v.L.Push(v.L.NewFunctionFromProto(b.units[b.script].proto))
 	err := v.L.PCall(0, 0, nil)
 	v.loading = false
 	v.guard.end()
 	if err != nil {
 		return nil, v.failed(err)
+	}
+	for i := range liveFields {
+		if f := &liveFields[i]; b.mentions(f.name) {
+			v.fields = append(v.fields, f)
+		}
 	}
 	v.choose, _ = v.L.G.Global.RawGetString("select").(*lua.LFunction)
 	if v.choose != nil && v.choose.IsG {
