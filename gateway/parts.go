@@ -10,6 +10,7 @@ import (
 	"flotilla/gateway/pipeline"
 	"flotilla/policies"
 	"flotilla/stages"
+	"flotilla/stages/explain"
 	"flotilla/stages/selection"
 )
 
@@ -158,4 +159,14 @@ func (l *listener) adopt(p *parts) {
 	for _, way := range p.pipeline.Order() {
 		l.log.Debug("pipeline", "order", way)
 	}
+}
+
+// explain tells what the listener would do with a request.
+func (l *listener) explain(q explain.Question) explain.Answer {
+	p := l.parts.Load()
+	name := policies.Default
+	if p.policy != nil {
+		name = p.policy.Name
+	}
+	return explain.Ask(l.fleet, explain.Policy{Name: name, Running: p.running, Selection: p.selection}, q)
 }

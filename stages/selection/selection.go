@@ -83,7 +83,12 @@ func (s *Stage) Order(x *pipeline.Exchange) (offered, kept []*policies.Server) {
 	offered = slices.Clone(r.offered)
 	describe(&r.request, s.listener, x)
 	r.request.Dry = true
-	return offered, s.policy.Order(&r.request, r.offered, len(r.offered))
+	kept = s.policy.Order(&r.request, r.offered, len(r.offered))
+	if len(kept) == 0 {
+		r.offer(x)
+		kept = fallback.Order(&r.request, r.offered, len(r.offered))
+	}
+	return offered, kept
 }
 
 // round is what one request needs in order to ask the policy.
