@@ -53,7 +53,7 @@ func TestPolicies(t *testing.T) {
 
 func ask(t *testing.T, s *trial.Script, q trial.Request, servers ...*trial.Server) []string {
 	t.Helper()
-	r := s.Run(&trial.Case{Request: &q, Servers: servers})
+	r := s.Ask(&trial.Case{Request: &q, Servers: servers})
 	if r.Failed != "" {
 		t.Fatal(r.Failed)
 	}

@@ -27,7 +27,9 @@ type Policy interface {
 }
 
 // Validator is a policy, or a stage, that checks its settings when the
-// configuration is read. The error goes on after the name of the block.
+// configuration is read. The error goes on after the name of the block. What
+// runs later is another value with the same settings, and is asked as well, so
+// that it can keep what it has worked out of them.
 type Validator interface {
 	Validate() error
 }

@@ -10,6 +10,8 @@ import (
 
 // marker is a stage for these tests. It is registered once, as in a main.
 type marker struct {
+	// double is worked out by Validate.
+	double uint64
 	Limit uint64   `hcl:"limit,optional"`
 	Names []string `hcl:"names,optional"`
 	// seen is what it remembers while it runs.
@@ -17,6 +19,7 @@ type marker struct {
 }
 
 func (m *marker) Validate() error {
+	m.double = 2 * m.Limit
 	if m.Limit == 13 {
 		return errors.New("limit is unlucky")
 	}
@@ -82,8 +85,8 @@ func TestBlocks(t *testing.T) {
 		t.Errorf("the policy is %+v", l.Policy)
 	}
 	want := []*Stage{
-		{"marker", "plan", "", &marker{Limit: 5, Names: []string{"a", "b"}, seen: map[string]int{}}},
-		{"other", "", "marker", &marker{Limit: 7}},
+		{"marker", "plan", "", &marker{double: 10, Limit: 5, Names: []string{"a", "b"}, seen: map[string]int{}}},
+		{"other", "", "marker", &marker{double: 14, Limit: 7}},
 	}
 	if !reflect.DeepEqual(l.Stages, want) {
 		t.Errorf("the stages are %+v %+v", l.Stages[0], l.Stages[1])
@@ -99,7 +102,7 @@ func TestNewSharesNothing(t *testing.T) {
 	s := parseBlocks(t, allBlocks).Listeners[0].Stages[0]
 	a, b := s.New().(*marker), s.New().(*marker)
 	a.seen["x"] = 1
-	if len(b.seen) != 0 || len(s.Settings.(*marker).seen) != 0 || b.Limit != 5 || len(b.Names) != 2 {
+	if len(b.seen) != 0 || len(s.Settings.(*marker).seen) != 0 || b.Limit != 5 || b.double != 10 || len(b.Names) != 2 {
 		t.Errorf("one that runs is %+v, the settings are %+v", b, s.Settings)
 	}
 }

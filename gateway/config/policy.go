@@ -21,7 +21,16 @@ type Policy struct {
 
 // New is a policy to run, with the settings of the block.
 func (p *Policy) New() policies.Policy {
-	return withSettings(newPolicy(p.Name), p.Settings)
+	return ready(withSettings(newPolicy(p.Name), p.Settings))
+}
+
+// ready checks settings that were right already: a Validator may work something
+// out of them on its way.
+func ready[T any](settings T) T {
+	if v, ok := any(settings).(policies.Validator); ok {
+		_ = v.Validate()
+	}
+	return settings
 }
 
 // newPolicy is a policy with default settings, nil when there is none of that

@@ -24,7 +24,7 @@ type Stage struct {
 
 // New is a stage to run, with the settings of the block.
 func (s *Stage) New() any {
-	return withSettings(newStage(s.Name), s.Settings)
+	return ready(withSettings(newStage(s.Name), s.Settings))
 }
 
 // BuiltinStages are those that a stage block can stand next to, beside the

@@ -142,7 +142,7 @@ func FuzzCases(f *testing.F) {
 			t.Fatal(err)
 		}
 		for i := range list {
-			if r := s.Run(&list[i]); r.Failed != "" || len(r.After) != len(list[i].Servers) {
+			if r := s.Ask(&list[i]); r.Failed != "" || len(r.After) != len(list[i].Servers) {
 				t.Errorf("the result is %+v", r)
 			}
 		}
