@@ -37,6 +37,9 @@ func compile(name, text string) (u *unit, err error) {
 	if err != nil {
 		var wrong *parse.Error
 		if errors.As(err, &wrong) {
+			if wrong.Pos.Line < 1 {
+				return nil, fmt.Errorf("%s:%d: %s: the file ends too early", name, 1+strings.Count(text, "\n"), wrong.Message)
+			}
 			return nil, fmt.Errorf("%s:%d: %s near %q", name, wrong.Pos.Line, wrong.Message, wrong.Token)
 		}
 		return nil, err
