@@ -61,7 +61,7 @@ func TestStitchedExampleRuns(t *testing.T) {
 				}
 				stop := w.Run(cfg, nil)
 				defer stop()
-				if code, body := ask(w, cfg.Admin.Address, "/ready?scope=history"); code != http.StatusOK {
+				if code, body := get(w, cfg.Admin.Address, "/ready?scope=history"); code != http.StatusOK {
 					t.Errorf("it is not ready: %s", body)
 				}
 				for _, from := range []uint32{seam - 100, snapshot - 99} {
@@ -82,8 +82,8 @@ func TestStitchedExampleRuns(t *testing.T) {
 	}
 }
 
-// ask is a GET of the admin port.
-func ask(w *scene.World, address, path string) (code int, body string) {
+// get is a GET of the admin port.
+func get(w *scene.World, address, path string) (code int, body string) {
 	w.T.Helper()
 	c := http.Client{Transport: &http.Transport{DialContext: w.Net.DialContext, DisableKeepAlives: true}}
 	r, err := c.Get("http://" + address + path)

@@ -121,7 +121,7 @@ func (g *gateway) publish(change func(*admin.State)) {
 	s := &admin.State{Single: g.cfg.Single, Revision: g.revision, ReloadOK: true}
 	for _, cfg := range g.cfg.Listeners {
 		l := g.listeners[cfg.Name]
-		entry := admin.Listener{Config: cfg, Fleet: l.fleet}
+		entry := admin.Listener{Config: cfg, Fleet: l.fleet, Policy: l.parts.Load().running, Explain: l.explain}
 		if certs := l.certs.Load(); certs != nil {
 			entry.Certificates = certs
 		}

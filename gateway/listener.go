@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"reflect"
 	"sync"
 	"sync/atomic"
@@ -13,19 +14,21 @@ import (
 
 	"flotilla/gateway/config"
 	"flotilla/gateway/fleet"
+	"flotilla/gateway/pipeline"
 	"flotilla/gateway/ship/dial"
 	"flotilla/gateway/ship/session"
 	"flotilla/gateway/tlsfiles"
-	"flotilla/stages"
 )
 
 // listener is one client port's fleet and sessions. Its configuration may be
 // exchanged while it runs.
 type listener struct {
+	name  string
 	log   *slog.Logger
 	fleet *fleet.Fleet
 	host  *session.Host
 	certs atomic.Pointer[certificates]
+	parts atomic.Pointer[parts]
 
 	// ctx ends everything; the fleet outlives the clients, as what they do
 	// while they end needs it.
@@ -51,16 +54,9 @@ type certificates struct {
 
 // newListener makes a listener; nothing is dialed before start.
 func newListener(cfg *config.Listener, network Network, trust dial.Trust, log *slog.Logger) (*listener, error) {
-	l := &listener{log: log.With("listener", cfg.Name), sessions: map[*session.Session]struct{}{}}
-	p, err := stages.Pipeline(cfg)
-	if err != nil {
-		return nil, err
-	}
-	for _, way := range p.Order() {
-		l.log.Debug("pipeline", "order", way)
-	}
+	l := &listener{name: cfg.Name, log: log.With("listener", cfg.Name), sessions: map[*session.Session]struct{}{}}
 	l.fleet = fleet.New(cfg, &dial.Dialer{Trust: trust, Connect: network.DialContext}, l.log)
-	l.host = &session.Host{Fleet: l.fleet, Pipeline: p, Log: l.log}
+	l.host = &session.Host{Fleet: l.fleet, Pipeline: &pipeline.Pipeline{}, Log: l.log}
 	return l, nil
 }
 
@@ -150,7 +146,7 @@ func (l *listener) serve(raw net.Conn) {
 	defer raw.Close()
 	// A client that never finishes its handshake must not hold up a shutdown.
 	stop := context.AfterFunc(l.ctx, func() { raw.Close() })
-	early, conn, err := l.handshake(raw)
+	early, header, conn, err := l.handshake(raw)
 	if err != nil {
 		stop()
 		l.log.Debug("a client's handshake failed", "client", raw.RemoteAddr().String(), "error", err)
@@ -159,7 +155,7 @@ func (l *listener) serve(raw net.Conn) {
 	if !stop() {
 		return
 	}
-	s := session.New(l.host, l.ids.Add(1), conn, early)
+	s := session.New(l.host, l.ids.Add(1), conn, early, l.parts.Load().wanted(header))
 	l.mu.Lock()
 	l.sessions[s] = struct{}{}
 	l.mu.Unlock()
@@ -169,19 +165,19 @@ func (l *listener) serve(raw net.Conn) {
 	l.mu.Unlock()
 }
 
-func (l *listener) handshake(conn net.Conn) ([]byte, net.Conn, error) {
+func (l *listener) handshake(conn net.Conn) ([]byte, http.Header, net.Conn, error) {
 	cfg := l.fleet.Config()
 	if certs := l.certs.Load(); certs != nil {
 		limit, cancel := context.WithTimeout(l.ctx, cfg.ConnectTimeout())
 		defer cancel()
 		secure := tls.Server(conn, certs.Config())
 		if err := secure.HandshakeContext(limit); err != nil {
-			return nil, conn, err
+			return nil, nil, conn, err
 		}
 		conn = secure
 	}
-	early, err := session.Upgrade(conn, cfg.HandshakeTimeout)
-	return early, conn, err
+	early, header, err := session.Upgrade(conn, cfg.HandshakeTimeout)
+	return early, header, conn, err
 }
 
 // tick looks at every session now and then, and at all of them when the fleet

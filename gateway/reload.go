@@ -46,6 +46,7 @@ type change struct {
 	opened portSet
 	fresh  map[string]*listener
 	certs  map[string]*certificates
+	parts  map[string]*parts
 	admin  net.Listener
 	// moveAdmin: the admin port is to be exchanged for admin, which is nil for
 	// none.
@@ -65,7 +66,7 @@ func (g *gateway) apply(cfg *config.Config) error {
 // prepare makes the listeners that are new, loads certificates and opens
 // ports. Its error names everything that is in the way at one of these steps.
 func (g *gateway) prepare(cfg *config.Config) (*change, error) {
-	c := &change{cfg: cfg, fresh: map[string]*listener{}, certs: map[string]*certificates{}}
+	c := &change{cfg: cfg, fresh: map[string]*listener{}, certs: map[string]*certificates{}, parts: map[string]*parts{}}
 	var failed []error
 	var wanted []string
 	for _, lc := range cfg.Listeners {
@@ -84,6 +85,9 @@ func (g *gateway) prepare(cfg *config.Config) (*change, error) {
 			failed = append(failed, err)
 		}
 		c.certs[lc.Name] = certs
+		if c.parts[lc.Name], err = l.loadParts(lc); err != nil {
+			failed = append(failed, err)
+		}
 	}
 	if failed != nil {
 		return nil, errors.Join(failed...)
@@ -134,11 +138,13 @@ func (g *gateway) commit(c *change) {
 	for _, lc := range c.cfg.Listeners {
 		l := c.fresh[lc.Name]
 		if l != nil {
+			l.adopt(c.parts[lc.Name])
 			l.start(g.serving)
 		} else {
 			l = before[lc.Name]
 			delete(before, lc.Name)
 			l.fleet.Update(lc)
+			l.adopt(c.parts[lc.Name])
 		}
 		l.present(c.certs[lc.Name])
 		g.listeners[lc.Name] = l

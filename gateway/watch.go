@@ -67,6 +67,11 @@ func (w *Watcher) folders() []string {
 	if real, err := filepath.EvalSymlinks(w.path); err == nil {
 		dirs = append(dirs, filepath.Dir(real))
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, file := range w.seen.Files() {
+		dirs = append(dirs, filepath.Dir(file))
+	}
 	return dirs
 }
 

@@ -65,17 +65,22 @@ func loopback(port uint16) string { return net.JoinHostPort("127.0.0.1", strconv
 func reachable(cfg *config.Config) []string {
 	var out []string
 	for _, l := range cfg.Listeners {
-		address := l.Address
-		if bound, err := netip.ParseAddrPort(address); err == nil && bound.Addr().IsUnspecified() {
-			host := "127.0.0.1"
-			if bound.Addr().Is6() {
-				host = "::1"
-			}
-			address = net.JoinHostPort(host, strconv.Itoa(int(bound.Port())))
-		}
-		out = append(out, address)
+		out = append(out, dialable(l.Address))
 	}
 	return out
+}
+
+// dialable is where to connect to for a port that is bound to an address.
+func dialable(address string) string {
+	bound, err := netip.ParseAddrPort(address)
+	if err != nil || !bound.Addr().IsUnspecified() {
+		return address
+	}
+	host := "127.0.0.1"
+	if bound.Addr().Is6() {
+		host = "::1"
+	}
+	return net.JoinHostPort(host, strconv.Itoa(int(bound.Port())))
 }
 
 func connect(ctx context.Context, addresses []string) error {

@@ -11,6 +11,8 @@ import (
 
 	"flotilla/gateway/config"
 	"flotilla/gateway/fleet"
+	"flotilla/policies"
+	"flotilla/stages/explain"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -37,6 +39,9 @@ type State struct {
 type Listener struct {
 	Config *config.Listener
 	Fleet  *fleet.Fleet
+	// Policy is the one that runs, and Explain tells what it would say.
+	Policy  policies.Policy
+	Explain func(explain.Question) explain.Answer
 	// Certificates is nil for a plaintext port.
 	Certificates Certificates
 }

@@ -118,6 +118,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 			name, names, upstreamNames = nil, nil, upstreamLabels[1:]
 		}
 		collect(out, listenerMetrics, l, names, name)
+		collect(out, policyMetrics, l, names, name)
 		for j := range l.view.Upstreams {
 			u := upstreamSubject{&l.view.Upstreams[j], l.view, j, now}
 			if u.Removed {
@@ -146,6 +147,9 @@ func declared() []family {
 		all = append(all, m.family)
 	}
 	for _, m := range listenerMetrics {
+		all = append(all, m.family)
+	}
+	for _, m := range policyMetrics {
 		all = append(all, m.family)
 	}
 	for _, m := range upstreamMetrics {

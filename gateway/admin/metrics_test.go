@@ -162,6 +162,9 @@ func declaredLines() []string {
 	for _, m := range listenerMetrics {
 		add(m.family, listenerLabels)
 	}
+	for _, m := range policyMetrics {
+		add(m.family, listenerLabels)
+	}
 	for _, m := range upstreamMetrics {
 		add(m.family, upstreamLabels)
 	}

@@ -60,6 +60,10 @@ func checkScope(st *State, r *http.Request, notReady string) (a answer, history,
 
 // ready is the check over all listeners.
 func ready(st *State, r *http.Request) answer {
+	return withPolicies(readyAll(st, r), st.Listeners...)
+}
+
+func readyAll(st *State, r *http.Request) answer {
 	a, history, done := checkScope(st, r, "not ready")
 	if done {
 		return a
@@ -105,9 +109,9 @@ func readyOf(name string) route {
 		}
 		v := l.Fleet.View()
 		if why := unready(l, v, history); why != "" {
-			return line(http.StatusServiceUnavailable, "not ready (%s): %s", name, why)
+			return withPolicies(line(http.StatusServiceUnavailable, "not ready (%s): %s", name, why), *l)
 		}
-		return line(http.StatusOK, "ready (%s): %d upstream(s) online", name, v.Online())
+		return withPolicies(line(http.StatusOK, "ready (%s): %d upstream(s) online", name, v.Online()), *l)
 	}
 }
 

@@ -46,6 +46,11 @@ func (s *Server) route(path string) route {
 	if rest, ok := strings.CutPrefix(path, "/coverage/"); ok {
 		return s.coverageOf(rest)
 	}
+	if rest, ok := strings.CutPrefix(path, "/api/v1/listeners/"); ok {
+		if name, ok := strings.CutSuffix(rest, "/explain"); ok {
+			return explainOf(name)
+		}
+	}
 	if rest, ok := strings.CutPrefix(path, "/ready/"); ok {
 		return readyOf(rest)
 	}

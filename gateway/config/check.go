@@ -59,17 +59,7 @@ func checkListener(d *decoder, target any) {
 	checkServers(d, l)
 	checkTopology(d, l)
 	checkListenerAPI(d, l)
-	for range d.policies(l) {
-		d.advise(l, "policy", "has no effect: this version does not serve policies yet", "servers are chosen by the built-in policy")
-	}
 	checkPinned(d, l)
-}
-
-func (d *decoder) policies(l *draft) []*node {
-	if rec := d.records[l]; rec != nil {
-		return rec.members["policy"]
-	}
-	return nil
 }
 
 func checkPinned(d *decoder, l *draft) {

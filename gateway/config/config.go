@@ -63,6 +63,10 @@ type Listener struct {
 	Topology  Topology
 	Stitching Stitching
 	Servers   []*Server
+	// Policy is nil for the built-in one, least_connections.
+	Policy *Policy
+	// Stages are those of its own, in file order.
+	Stages []*Stage
 	// ChainAPI is nil when off. This version does not serve it.
 	ChainAPI *ChainAPI
 
@@ -165,6 +169,8 @@ type Server struct {
 	Priority uint32
 	// Weight is at least 1.
 	Weight uint32
+	// Labels are the operator's own, for policies; nil when there are none.
+	Labels map[string]string
 }
 
 // Range is a half-open block range, Begin < End.

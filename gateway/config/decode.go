@@ -101,7 +101,9 @@ func (d *decoder) field(f *field, value *node, target any, prefix string) {
 	case opaque:
 		if !value.block {
 			d.mismatch(name, value, f.wrong(d.lang, value))
+			return
 		}
+		f.decode(d, value, target)
 	case object:
 		if value.kind != objectNode {
 			d.mismatch(name, value, f.wrong(d.lang, value))

@@ -37,7 +37,7 @@ func TestDocumentationHasEveryField(t *testing.T) {
 		for i := range s.fields {
 			f := &s.fields[i]
 			switch f.key() {
-			case "protocol", "policy", "listener", "admin", "defaults", "dashboard":
+			case "protocol", "policy", "stage", "listener", "admin", "defaults", "dashboard":
 				// These have a heading of their own.
 				if f.kind != text && !strings.Contains(string(page), "`"+f.key()) {
 					t.Errorf("%s is not documented", f.key())

@@ -194,6 +194,8 @@ var serverSchema = &schema{
 			at: at(func(s *Server) *uint32 { return &s.Weight })},
 		{hcl: "api_endpoint", json: "api_endpoint", alias: "http_endpoint", foreign: []string{"http_endpoint"}, kind: text, nullable: true,
 			at: at(func(s *Server) *string { return &s.APIEndpoint })},
+		{hcl: "labels", kind: labels,
+			at: at(func(s *Server) *map[string]string { return &s.Labels })},
 	},
 }
 

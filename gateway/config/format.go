@@ -68,11 +68,18 @@ type formatter struct {
 
 // body writes the fields of target that differ from those of base.
 func (w *formatter) body(body *hclwrite.Body, s *schema, target, base any) {
-	labels := map[string]bool{"protocol": true, "name": true}
+	named := map[string]bool{"protocol": true, "name": true}
 	for i := range s.fields {
 		f := &s.fields[i]
 		switch {
-		case f.hcl == "" || labels[f.hcl] || f.kind == opaque:
+		case f.hcl == "" || named[f.hcl]:
+		case f.kind == opaque:
+			for _, b := range f.blocks(target) {
+				if len(body.Attributes()) > 0 || len(body.Blocks()) > 0 {
+					body.AppendNewline()
+				}
+				b.write(f.hcl, body)
+			}
 		case f.kind == object || f.kind == objects:
 			w.children(body, f, target)
 		case f.required&inHCL != 0 || !reflect.DeepEqual(valueOf(f, target), valueOf(f, base)):
@@ -144,6 +151,13 @@ func (f *field) write(value any) cty.Value {
 			items = append(items, cty.StringVal(v.Index(i).String()))
 		}
 		return cty.TupleVal(items)
+	}
+	if f.kind == labels {
+		values := map[string]cty.Value{}
+		for name, label := range value.(map[string]string) {
+			values[name] = cty.StringVal(label)
+		}
+		return cty.ObjectVal(values)
 	}
 	if v.CanUint() {
 		return cty.NumberUIntVal(v.Uint())

@@ -87,7 +87,11 @@ func (h *hclReader) body(body *hclsyntax.Body) []member {
 		for i, label := range block.Labels {
 			n.labels = append(n.labels, &node{at: h.place(block.LabelRanges[i]), kind: textNode, text: label})
 		}
-		if block.Type != localsBlock {
+		switch block.Type {
+		case localsBlock:
+		case policyField.hcl, stageField.hcl:
+			n.raw = &raw{block.Body, h, at.src}
+		default:
 			n.members = h.body(block.Body)
 		}
 		out = append(out, member{block.Type, at, n})

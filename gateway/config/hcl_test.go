@@ -105,14 +105,10 @@ func TestHCLRules(t *testing.T) {
 
 func TestHCLWarnings(t *testing.T) {
 	for _, r := range []rule{
-		{"policy", hclWith("", `  policy «"lua" { script = "x" }`), words("policy", "does not serve")},
 		{"dashboard", hclWith("admin {\n  address = \"127.0.0.1:9090\"\n  «dashboard {}\n}", ""), words("admin.dashboard", "does not serve")},
 		{"no port", hclWith("", `  server "b" { endpoint = «"h" }`), words(`server "b": endpoint`, "80")},
 	} {
 		t.Run(r.name, func(t *testing.T) {
-			if r.name == "policy" {
-				r.text = strings.Replace(strings.Replace(r.text, mark, "", 1), "policy", mark+"policy", 1)
-			}
 			expectWarning(t, "flotilla.hcl", r.text, r.words...)
 		})
 	}

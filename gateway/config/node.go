@@ -30,6 +30,8 @@ type node struct {
 	// block is true for an HCL block, whose labels are texts.
 	block  bool
 	labels []*node
+	// raw is the inside of an opaque block, which has no members here.
+	raw *raw
 }
 
 type member struct {

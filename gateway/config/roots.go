@@ -62,12 +62,9 @@ var listenerSchema = &schema{
 		lift(nullable(capFields), listenerOfDraft),
 		lift(only(inHCL, paceFields), listenerOfDraft),
 		lift(poolFields, listenerOfDraft),
-		[]field{apiField, policyField},
+		[]field{apiField, policyField, stageField},
 	),
 }
-
-// policyField takes any policy block; see checkListener.
-var policyField = field{hcl: "policy", kind: opaque, example: `policy "name" { ... }`}
 
 var listenersField = field{hcl: "listener", json: "listeners", kind: objects, sub: listenerSchema,
 	labels: []string{"protocol", "name"}, example: `listener "ship" "name" { ... }`,

@@ -41,11 +41,13 @@ const (
 	size
 	// chain is a chain id, 64 hex digits.
 	chain
+	// labels are texts by name.
+	labels
 	// object holds the fields of field.sub.
 	object
 	// objects is any number of those: blocks in HCL, a list in JSON.
 	objects
-	// opaque blocks are taken as they are.
+	// opaque blocks have settings that somebody else declares: a policy, say.
 	opaque
 )
 
@@ -89,6 +91,10 @@ type field struct {
 	inherit func(parent, child any)
 	// children are the objects that a parent has, for FormatHCL.
 	children func(parent any) []any
+	// decode takes in an opaque block, and blocks are those that a parent has,
+	// for FormatHCL.
+	decode func(d *decoder, n *node, parent any)
+	blocks func(parent any) []rawBlock
 	// inline writes the object as an attribute, name = { ... }.
 	inline bool
 }

@@ -39,6 +39,8 @@ func (f *field) parse(lang language, n *node) (any, *mismatch) {
 		return f.parseAmount(lang, n)
 	case chain:
 		return f.parseChain(lang, n)
+	case labels:
+		return f.parseLabels(n)
 	default:
 		return nil, f.wrong(lang, n)
 	}
@@ -64,6 +66,8 @@ func (f *field) expected(lang language) string {
 		return "true or false"
 	case chain:
 		return "a text of 64 hex digits (32 bytes)"
+	case labels:
+		return `texts by name, { rack = "r1" },`
 	case object, objects, opaque:
 		if lang == inHCL && !f.inline {
 			if f.example != "" {
@@ -166,6 +170,20 @@ func (f *field) parseList(n *node) (any, *mismatch) {
 		return nil, &mismatch{"is empty", f.expected(inBoth) + " is expected"}
 	}
 	return list, nil
+}
+
+func (f *field) parseLabels(n *node) (any, *mismatch) {
+	if n.kind != objectNode || n.block {
+		return nil, f.wrong(inBoth, n)
+	}
+	values := map[string]string{}
+	for _, m := range n.members {
+		if m.value.kind != textNode {
+			return nil, &mismatch{"has " + m.value.describe() + " for " + quote(m.name), f.expected(inBoth) + " is expected"}
+		}
+		values[m.name] = m.value.text
+	}
+	return values, nil
 }
 
 func (f *field) parseChain(lang language, n *node) (any, *mismatch) {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -91,7 +92,7 @@ func TestJSONDefaults(t *testing.T) {
 		{"tls", l.TLS == nil, true},
 		{"server", *l.Servers[0], Server{Name: "a", Endpoint: "127.0.0.1:18080", URL: "ws://127.0.0.1:18080/", Enabled: true, Role: Live, Weight: 1}},
 	} {
-		if c.got != c.want {
+		if !reflect.DeepEqual(c.got, c.want) {
 			t.Errorf("%s is %v, want %v", c.what, c.got, c.want)
 		}
 	}

@@ -244,6 +244,7 @@ func (f *Fleet) MarkOffline(i int, why string) {
 	f.do(func(o *owner) {
 		if o.upstreams[i].Server.Role == config.Live && o.upstreams[i].Online {
 			o.offline(i)
+			o.upstreams[i].Live.Errors.Add(time.Now())
 			f.log.Warn("a session found an upstream dead; it is taken as offline", "server", o.upstreams[i].Server.Name, "why", why)
 		}
 	})
@@ -260,7 +261,9 @@ func (f *Fleet) Reached(i int) {
 
 // Strike counts a block failure of upstream i at block n (F11).
 func (f *Fleet) Strike(i int, n uint32) {
-	f.View().Upstreams[i].Live.BlockFailures.Add(1)
+	live := f.View().Upstreams[i].Live
+	live.BlockFailures.Add(1)
+	live.Errors.Add(time.Now())
 	f.blame(i, n)
 }
 

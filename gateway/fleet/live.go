@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"flotilla/gateway/ship/dial"
+	"flotilla/policies"
 )
 
 // Purpose is why a session link was dialed, as metrics label it.
@@ -38,6 +39,12 @@ type Live struct {
 	// did not.
 	LinksTotal   Labelled[Purpose]
 	DialFailures Labelled[dial.Reason]
+
+	// Latency is how long the node takes to answer a status request.
+	Latency policies.Latency
+	// Errors are the node's failures of the last minute: dials, block failures,
+	// and being found dead.
+	Errors Recent
 
 	// told is the highest that the node has told of, to its monitor or to a
 	// session, since it came online or was set back.

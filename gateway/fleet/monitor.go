@@ -36,6 +36,8 @@ type monitor struct {
 	silent int
 	abi    *ship.ABI
 	told   bool
+	// asked is when the last status request was sent, zero once it is answered.
+	asked time.Time
 }
 
 // settle tells the fleet of the first outcome, good or bad.
@@ -130,7 +132,8 @@ func (m *monitor) watch(ctx context.Context, node *dial.Node) error {
 	v1 := m.asksV1()
 	answered := false
 	for {
-		due := time.Now().Add(m.f.Config().Status)
+		m.asked = time.Now()
+		due := m.asked.Add(m.f.Config().Status)
 		if err := node.Writer.WriteMasked(frame.Binary, ship.AppendStatusRequest(nil, v1)); err != nil {
 			return err
 		}
@@ -200,6 +203,10 @@ func (m *monitor) poll(ctx context.Context, node *dial.Node, due time.Time) (got
 		case frame.Binary:
 			if s := m.status(&msg); s != nil {
 				got = s
+				if !m.asked.IsZero() {
+					m.live.Latency.Observe(time.Since(m.asked))
+					m.asked = time.Time{}
+				}
 				m.tell(ctx, func(o *owner) { o.status(m.index, s) })
 				m.settle()
 				if late {

@@ -28,6 +28,8 @@ const None = -1
 type Exchange struct {
 	// Session numbers the sessions of a listener from 1 on.
 	Session uint64
+	// Client is who asks.
+	Client Client
 	// Stitched: the session is in front of a range-split fleet.
 	Stitched bool
 	// Cause, View, Tip and Now are set before each way up; all but Cause before
@@ -48,6 +50,15 @@ type Exchange struct {
 	Link Link
 	Uplink
 	Budget
+}
+
+// Client is what is known of a client from its handshake.
+type Client struct {
+	// Address is the IP address without the port.
+	Address string
+	// Headers are those that the listener's policy asked for, by lower-case
+	// name; nil is none.
+	Headers map[string]string
 }
 
 // Position is the client's request and how far it got.
@@ -117,6 +128,8 @@ type Placement struct {
 	Pick       int
 	// LegEnd is where the leg on Pick ends, exclusive (select).
 	LegEnd uint32
+	// Unwanted: the policy wants this request anywhere but on Current (select).
+	Unwanted bool
 	// Current is the upstream of the link, or of the dial in progress; None.
 	Current int
 	// Retained and Standby are upstreams on which the session has another slot:

@@ -9,6 +9,7 @@ package pipeline
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 
 	"flotilla/gateway/config"
 	"flotilla/gateway/fleet"
@@ -77,8 +78,14 @@ type Constructor func(*config.Listener) Stage
 // Registry finds the constructors of stages by name.
 type Registry map[string]Constructor
 
-// Pipeline is the stages of a listener, in order.
+// Pipeline is the stages of a listener, in order. It is safe for concurrent
+// use.
 type Pipeline struct {
+	ways atomic.Pointer[ways]
+}
+
+// ways are the two ways of a Pipeline at one time.
+type ways struct {
 	up    []Upward
 	down  []Downward
 	names []string
@@ -87,7 +94,7 @@ type Pipeline struct {
 // Build makes the stages of a listener. up and down are the names in the order
 // of the two ways; a name that both have is one stage.
 func Build(registry Registry, up, down []string, cfg *config.Listener) (*Pipeline, error) {
-	p := &Pipeline{}
+	p := &ways{}
 	made := map[string]Stage{}
 	get := func(name string) (Stage, error) {
 		if s := made[name]; s != nil {
@@ -123,15 +130,21 @@ func Build(registry Registry, up, down []string, cfg *config.Listener) (*Pipelin
 		p.down = append(p.down, d)
 	}
 	p.names = []string{"client > " + strings.Join(up, " > ") + " > node", "node > " + strings.Join(down, " > ") + " > client"}
-	return p, nil
+	out := &Pipeline{}
+	out.ways.Store(p)
+	return out, nil
 }
 
+// Become takes over the stages of another pipeline. Who is on the way keeps to
+// the old ones until its end.
+func (p *Pipeline) Become(other *Pipeline) { p.ways.Store(other.ways.Load()) }
+
 // Order is the two ways as text, for logs.
-func (p *Pipeline) Order() []string { return p.names }
+func (p *Pipeline) Order() []string { return p.ways.Load().names }
 
 // Up takes the Exchange up through the stages until one does not say Next.
 func (p *Pipeline) Up(x *Exchange) Step {
-	for _, s := range p.up {
+	for _, s := range p.ways.Load().up {
 		if step := s.Up(x); step.Do != Next {
 			return step
 		}
@@ -141,7 +154,7 @@ func (p *Pipeline) Up(x *Exchange) Step {
 
 // Down takes a result down through the stages until one does not say Next.
 func (p *Pipeline) Down(x *Exchange, r *Result) Step {
-	for _, s := range p.down {
+	for _, s := range p.ways.Load().down {
 		if step := s.Down(x, r); step.Do != Next {
 			return step
 		}

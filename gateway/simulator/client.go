@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -19,6 +20,8 @@ import (
 type ClientOptions struct {
 	// Dial connects; nil is TCP. See Network.DialContext.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Header goes along with the handshake; nil is none.
+	Header http.Header
 	// AckEvery acks each time that many block results have come; 0 is never.
 	AckEvery uint32
 	// Keep remembers every block result for Results.
@@ -80,7 +83,7 @@ func (e End) Unwrap() error { return e.Err }
 // not what follows.
 func Dial(ctx context.Context, url string, o ClientOptions) (*Client, error) {
 	d := websocket.Dialer{NetDialContext: o.Dial}
-	ws, resp, err := d.DialContext(ctx, url, nil)
+	ws, resp, err := d.DialContext(ctx, url, o.Header)
 	if resp != nil && resp.Body != nil {
 		_ = resp.Body.Close()
 	}

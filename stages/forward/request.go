@@ -89,10 +89,13 @@ func claim(x *pipeline.Exchange, q *ship.BlocksRequest) {
 
 // better is the reroute check: the pick serves the request where the present
 // upstream does not, or is near the head where that lags. Nothing else moves a
-// request (S9).
+// request (S9), but a policy that drops the present upstream for it.
 func better(x *pipeline.Exchange) bool {
 	if x.Pick == pipeline.None || x.Pick == x.Current {
 		return false
+	}
+	if x.Unwanted {
+		return true
 	}
 	return suits(x, x.Pick) > suits(x, x.Current)
 }

@@ -37,22 +37,10 @@ func (*Stage) Up(x *pipeline.Exchange) pipeline.Step {
 	if x.Cause == pipeline.Received && !isBlocks(&x.Request) {
 		return pipeline.Step{}
 	}
-	block, need := x.Block(), fleet.NeedOf(&x.Want)
-	if x.Cause == pipeline.Received {
-		block, need = x.Request.Blocks.Start, fleet.NeedOf(&x.Request.Blocks)
-	}
+	block, need := asked(x)
 	for i := range x.View.Upstreams {
 		u := &x.View.Upstreams[i]
-		// Offline nodes are a last resort for a session that has lost its
-		// upstream: the monitor may know less than a dial finds out.
-		if u.Frozen() || !u.Routable() || !u.Online && x.Cause != pipeline.Replace || x.Excluded(i, x.Now) || u.Quarantined(block, x.Now) {
-			continue
-		}
-		if block != fleet.NoBlock && !u.Understands(need) {
-			continue
-		}
-		// The upstream's own slot does not make it full for the session on it.
-		if u.Full() && i != x.Current {
+		if refuse(x, i, block, need) != "" {
 			continue
 		}
 		c := pipeline.Candidate{Index: i, Online: u.Online, Run: fleet.NoBlock}
@@ -65,6 +53,15 @@ func (*Stage) Up(x *pipeline.Exchange) pipeline.Step {
 		x.Candidates = append(x.Candidates, c)
 	}
 	return pipeline.Step{}
+}
+
+// asked is the block that an upstream of a pool is wanted for, and what is to be
+// had of it.
+func asked(x *pipeline.Exchange) (block uint32, need fleet.Need) {
+	if x.Cause == pipeline.Received {
+		return x.Request.Blocks.Start, fleet.NeedOf(&x.Request.Blocks)
+	}
+	return x.Block(), fleet.NeedOf(&x.Want)
 }
 
 func isBlocks(r *ship.Request) bool {

@@ -120,6 +120,7 @@ func (s *Session) dial(ctx context.Context, i int) (*link, error) {
 		return nil, err
 	}
 	u.Live.DialFailures.Inc(failed.Reason)
+	u.Live.Errors.Add(time.Now())
 	s.log.Warn("an upstream cannot be dialed", "server", u.Server.Name, "error", err)
 	busy := failed.Reason == dial.Busy
 	// Nobody but its monitor takes an archive offline (F14).

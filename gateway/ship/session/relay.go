@@ -46,14 +46,7 @@ func (s *Session) relay(l *link) fleet.End {
 			// a status answered in between cannot overtake these results.
 			s.out.Lock()
 			s.mu.Unlock()
-			for _, sp := range b.spans {
-				// A failure shows as the end of the client's stream.
-				if sp.own != nil {
-					_ = s.out.WriteLocked(sp.own)
-				} else {
-					_ = s.out.WriteLocked(l.Reader.Bytes(sp.start, sp.end))
-				}
-			}
+			s.write(l, b.spans)
 			s.out.Unlock()
 		} else {
 			s.mu.Unlock()
@@ -77,6 +70,18 @@ func (s *Session) relay(l *link) fleet.End {
 		}
 		if err := l.Reader.Fill(); err != nil {
 			return fleet.EndUnclean
+		}
+	}
+}
+
+// write passes a batch on. The caller has locked the client's side.
+func (s *Session) write(l *link, spans []span) {
+	for _, sp := range spans {
+		// A failure shows as the end of the client's stream.
+		if sp.own != nil {
+			_ = s.out.WriteLocked(sp.own)
+		} else {
+			_ = s.out.WriteLocked(l.Reader.Bytes(sp.start, sp.end))
 		}
 	}
 }
@@ -187,6 +192,12 @@ func (s *Session) takeResult(l *link, m *frame.Message, b *batch) {
 			"why", step.End(), "block", s.x.Cursor, "got", r.Num)
 		l.fail(step.End())
 	case pipeline.CloseClient:
+		// What was passed on before goes first.
+		s.account(l, b)
+		s.out.Lock()
+		s.write(l, b.spans)
+		s.out.Unlock()
+		b.spans = b.spans[:0]
 		s.closeLocked(int(step.Code), step.Reason)
 	default:
 		s.pass(l, m, b, head)

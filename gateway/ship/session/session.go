@@ -96,8 +96,8 @@ type tally struct {
 }
 
 // New makes the session of a client whose handshake is over. early are bytes
-// that came with the handshake.
-func New(h *Host, id uint64, conn net.Conn, early []byte) *Session {
+// that came with the handshake, headers those of it that the policy wants.
+func New(h *Host, id uint64, conn net.Conn, early []byte, headers map[string]string) *Session {
 	c := frame.NewConn(conn)
 	s := &Session{
 		Host: h, client: c,
@@ -108,6 +108,7 @@ func New(h *Host, id uint64, conn net.Conn, early []byte) *Session {
 		started: time.Now(), purpose: fleet.Initial, redial: pipeline.None,
 	}
 	s.x.Session = id
+	s.x.Client = pipeline.Client{Address: host(conn.RemoteAddr()), Headers: headers}
 	s.stitched = h.Fleet.Config().Stitched()
 	s.x.Stitched = s.stitched
 	s.x.Current, s.x.Pick, s.x.Soft = pipeline.None, pipeline.None, pipeline.None
@@ -115,6 +116,14 @@ func New(h *Host, id uint64, conn net.Conn, early []byte) *Session {
 	s.x.Link.Upstream = pipeline.None
 	s.out.OnDrain = s.nudge
 	return s
+}
+
+// host is an address without the port; all of it where it has none.
+func host(a net.Addr) string {
+	if h, _, err := net.SplitHostPort(a.String()); err == nil {
+		return h
+	}
+	return a.String()
 }
 
 // Run serves the client until it leaves, the session has to close it, or ctx

@@ -21,38 +21,39 @@ const acceptGUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 // Upgrade answers a client's WebSocket handshake (spec "ship" 1.4): any path,
 // Host and Origin, no extension and no sub-protocol. timeout 0 is no limit. It
-// returns the bytes that came behind the handshake: a client may send its
-// first request along with it, which gorilla's Upgrader takes as an error.
-func Upgrade(conn net.Conn, timeout time.Duration) (early []byte, err error) {
+// returns the headers of the request and the bytes that came behind it: a client
+// may send its first request along with it, which gorilla's Upgrader takes as an
+// error.
+func Upgrade(conn net.Conn, timeout time.Duration) (early []byte, headers http.Header, err error) {
 	if timeout > 0 {
 		if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	head := &io.LimitedReader{R: conn, N: maxUpgrade}
 	br := bufio.NewReaderSize(head, 1024)
 	req, err := http.ReadRequest(br)
 	if err != nil {
-		return nil, fmt.Errorf("no upgrade request came: %w", err)
+		return nil, nil, fmt.Errorf("no upgrade request came: %w", err)
 	}
 	if status, why := refuse(req); why != "" {
 		answer := fmt.Sprintf("HTTP/1.1 %d %s\r\nContent-Type: text/plain\r\nConnection: close\r\nSec-WebSocket-Version: 13\r\nContent-Length: %d\r\n\r\n%s\n",
 			status, http.StatusText(status), len(why)+1, why)
 		// The refusal is the error that counts.
 		_, _ = io.WriteString(conn, answer)
-		return nil, errors.New(why)
+		return nil, nil, errors.New(why)
 	}
 	sum := sha1.Sum([]byte(req.Header.Get("Sec-WebSocket-Key") + acceptGUID))
 	answer := "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: " +
 		base64.StdEncoding.EncodeToString(sum[:]) + "\r\n\r\n"
 	if _, err := io.WriteString(conn, answer); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	early, err = br.Peek(br.Buffered())
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return early, conn.SetDeadline(time.Time{})
+	return early, req.Header, conn.SetDeadline(time.Time{})
 }
 
 // refuse says why a request is no handshake; "" when it is one.

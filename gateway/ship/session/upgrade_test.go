@@ -77,7 +77,7 @@ func TestUpgradeAccepts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &handshakeConn{input: strings.NewReader(request)}
-			early, err := Upgrade(c, time.Minute)
+			early, _, err := Upgrade(c, time.Minute)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -124,7 +124,7 @@ func TestUpgradeRefuses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			conn := &handshakeConn{input: strings.NewReader(c.request)}
-			early, err := Upgrade(conn, time.Minute)
+			early, _, err := Upgrade(conn, time.Minute)
 			if err == nil || early != nil {
 				t.Fatalf("got %v and %d bytes", err, len(early))
 			}
@@ -164,7 +164,7 @@ func TestUpgradeGivesUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			input := strings.NewReader(request)
 			c := &handshakeConn{input: input}
-			if _, err := Upgrade(c, 0); err == nil {
+			if _, _, err := Upgrade(c, 0); err == nil {
 				t.Error("it is taken for a handshake")
 			}
 			if c.answer.Len() > 0 {
@@ -182,7 +182,7 @@ func TestUpgradeKeepsWhatCameBehind(t *testing.T) {
 		behind := bytes.Repeat([]byte("frame "), n/6+1)[:n]
 		for _, first := range []string{handshake(), handshake("Connection: U", "X-Long: "+strings.Repeat("x", 1000-len(handshake())+n%24)+"\r\nConnection: U")} {
 			c := &handshakeConn{input: io.MultiReader(strings.NewReader(first[:10]), strings.NewReader(first[10:]+string(behind)))}
-			early, err := Upgrade(c, time.Minute)
+			early, _, err := Upgrade(c, time.Minute)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -200,14 +200,14 @@ func TestUpgradeKeepsWhatCameBehind(t *testing.T) {
 func TestUpgradeDeadlines(t *testing.T) {
 	c := &handshakeConn{input: strings.NewReader(handshake())}
 	began := time.Now()
-	if _, err := Upgrade(c, time.Minute); err != nil {
+	if _, _, err := Upgrade(c, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	if len(c.deadlines) != 2 || c.deadlines[0].Before(began.Add(time.Minute)) || c.deadlines[0].After(time.Now().Add(time.Minute)) || !c.deadlines[1].IsZero() {
 		t.Errorf("got deadlines %v, want one in a minute, which is lifted at the end", c.deadlines)
 	}
 	c = &handshakeConn{input: strings.NewReader(handshake())}
-	if _, err := Upgrade(c, 0); err != nil {
+	if _, _, err := Upgrade(c, 0); err != nil {
 		t.Fatal(err)
 	}
 	for _, d := range c.deadlines {
@@ -219,7 +219,7 @@ func TestUpgradeDeadlines(t *testing.T) {
 
 func TestUpgradeTellsThatTheClientIsGone(t *testing.T) {
 	c := &handshakeConn{input: strings.NewReader(handshake()), broken: true}
-	if _, err := Upgrade(c, 0); !errors.Is(err, io.ErrClosedPipe) {
+	if _, _, err := Upgrade(c, 0); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -243,7 +243,7 @@ func TestUpgradeSlowHead(t *testing.T) {
 		}()
 		const timeout = 100 * time.Millisecond
 		began := time.Now()
-		_, err := Upgrade(ours, timeout)
+		_, _, err := Upgrade(ours, timeout)
 		// Half a line is reported as what it is, a bad request line.
 		if err == nil || !slow && !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("slow %v: got %v", slow, err)
@@ -266,7 +266,7 @@ func FuzzUpgrade(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		input := bytes.NewReader(data)
 		c := &handshakeConn{input: input}
-		early, err := Upgrade(c, 0)
+		early, _, err := Upgrade(c, 0)
 		switched := strings.HasPrefix(c.answer.String(), "HTTP/1.1 101 ")
 		if switched != (err == nil) {
 			t.Fatalf("got %v and answer %q", err, c.answer.String())

@@ -1,0 +1,4 @@
+case "nothing but the night counts" {
+  server "a" { labels = { night = "backup" } }
+  expect = ["a"]
+}

@@ -1,0 +1,172 @@
+package gateway
+
+import (
+	"fmt"
+	"net/http"
+	"reflect"
+	"strings"
+
+	"flotilla/gateway/config"
+	"flotilla/gateway/pipeline"
+	"flotilla/policies"
+	"flotilla/stages"
+	"flotilla/stages/explain"
+	"flotilla/stages/selection"
+)
+
+// RegisterStage makes a stage known to configurations: a listener has it where
+// its block says, stage "name" { after = "plan" }. make returns a pointer to a
+// struct with default settings, whose fields with an hcl tag are the attributes
+// of the block. Each listener has a stage of its own, which goes on across
+// reloads for as long as its block says the same.
+//
+// A stage may implement policies.Validator and policies.Provisioner. It panics
+// when the name is taken: call it first thing in main.
+func RegisterStage(name string, make func() pipeline.Stage) {
+	config.RegisterStage(name, func() any { return make() })
+}
+
+// parts are what the configuration chose for the requests of a listener: the
+// policy and the stages of its own. They are never changed.
+type parts struct {
+	policy  *config.Policy
+	running policies.Policy
+	own     []ownStage
+	// selection and pipeline are made of them.
+	selection *selection.Stage
+	pipeline  *pipeline.Pipeline
+	// headers are those that the policy wants of each client, in lower case.
+	headers []string
+}
+
+// ownStage is a stage block and the stage that runs for it.
+type ownStage struct {
+	block *config.Stage
+	stage pipeline.Stage
+}
+
+// loadParts makes what a configuration wants. What is the same as now goes on.
+func (l *listener) loadParts(cfg *config.Listener) (*parts, error) {
+	now := l.parts.Load()
+	if now != nil && reflect.DeepEqual(now.policy, cfg.Policy) && reflect.DeepEqual(now.blocks(), cfg.Stages) {
+		return now, nil
+	}
+	p := &parts{policy: cfg.Policy}
+	if err := l.loadPolicy(p, now, cfg); err != nil {
+		return nil, fmt.Errorf("listener %s: %w", cfg.Name, err)
+	}
+	var own []stages.Own
+	for _, block := range cfg.Stages {
+		stage := now.stage(block)
+		if stage == nil {
+			var err error
+			if stage, err = l.newStage(block); err != nil {
+				return nil, fmt.Errorf("listener %s: stage %q: %w", cfg.Name, block.Name, err)
+			}
+		}
+		p.own = append(p.own, ownStage{block, stage})
+		own = append(own, stages.Own{Stage: stage, After: block.After, Before: block.Before})
+	}
+	var err error
+	if p.pipeline, err = stages.With(cfg, p.selection, own); err != nil {
+		return nil, fmt.Errorf("listener %s: %w", cfg.Name, err)
+	}
+	return p, nil
+}
+
+// loadPolicy makes the policy and its stage.
+func (l *listener) loadPolicy(p, now *parts, cfg *config.Listener) error {
+	switch {
+	case now != nil && reflect.DeepEqual(now.policy, cfg.Policy):
+		p.running = now.running
+	case cfg.Policy == nil:
+		p.running = policies.New(policies.Default)
+	default:
+		p.running = cfg.Policy.New()
+		if err := l.provision(p.running); err != nil {
+			return fmt.Errorf("policy %q: %w", cfg.Policy.Name, err)
+		}
+	}
+	if h, ok := p.running.(policies.HeaderUser); ok {
+		for _, name := range h.Headers() {
+			p.headers = append(p.headers, strings.ToLower(name))
+		}
+	}
+	p.selection = selection.With(cfg, p.running)
+	return nil
+}
+
+func (l *listener) newStage(block *config.Stage) (pipeline.Stage, error) {
+	stage := block.New().(pipeline.Stage)
+	if name := stage.Name(); name != block.Name {
+		return nil, fmt.Errorf("it calls itself %q", name)
+	}
+	return stage, l.provision(stage)
+}
+
+func (l *listener) provision(part any) error {
+	if p, ok := part.(policies.Provisioner); ok {
+		return p.Provision(policies.Env{Listener: l.name, Log: l.log})
+	}
+	return nil
+}
+
+// blocks are the stage blocks as the configuration has them.
+func (p *parts) blocks() (blocks []*config.Stage) {
+	for _, o := range p.own {
+		blocks = append(blocks, o.block)
+	}
+	return blocks
+}
+
+// stage is the one that runs with the settings of a block; nil for none.
+func (p *parts) stage(block *config.Stage) pipeline.Stage {
+	if p == nil {
+		return nil
+	}
+	for _, o := range p.own {
+		if o.block.Name == block.Name && reflect.DeepEqual(o.block.Settings, block.Settings) {
+			return o.stage
+		}
+	}
+	return nil
+}
+
+// maxHeader is how many bytes of a header are kept for the policy.
+const maxHeader = 256
+
+// wanted are the headers that the policy wants to see.
+func (p *parts) wanted(header http.Header) map[string]string {
+	var wanted map[string]string
+	for _, name := range p.headers {
+		if value := header.Get(name); value != "" {
+			if wanted == nil {
+				wanted = map[string]string{}
+			}
+			// The value is a part of the whole head, which is not to be kept.
+			wanted[name] = strings.Clone(value[:min(len(value), maxHeader)])
+		}
+	}
+	return wanted
+}
+
+// adopt has the requests of the listener take another way from now on.
+func (l *listener) adopt(p *parts) {
+	if l.parts.Swap(p) == p {
+		return
+	}
+	l.host.Pipeline.Become(p.pipeline)
+	for _, way := range p.pipeline.Order() {
+		l.log.Debug("pipeline", "order", way)
+	}
+}
+
+// explain tells what the listener would do with a request.
+func (l *listener) explain(q explain.Question) explain.Answer {
+	p := l.parts.Load()
+	name := policies.Default
+	if p.policy != nil {
+		name = p.policy.Name
+	}
+	return explain.Ask(l.fleet, explain.Policy{Name: name, Running: p.running, Selection: p.selection}, q)
+}

@@ -1,0 +1,162 @@
+package lua
+
+import (
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	"flotilla/policies"
+)
+
+// runner runs a script for a listener. It is safe for concurrent use.
+type runner struct {
+	script string
+	log    *slog.Logger
+	bundle *bundle
+	env    *shared
+	limits limits
+	// idle are states that no request uses.
+	idle chan *vm
+
+	mu sync.Mutex
+	// calls and failed count calls, those that came to nothing by kind.
+	calls  uint64
+	failed map[Kind]uint64
+	last   *failure
+	lastAt time.Time
+	// strain rises with each failure and falls with each success; off is set
+	// when it is too much.
+	strain int
+	off    bool
+	// logged is when a failure was last logged, unlogged how many were not
+	// since.
+	logged   time.Time
+	unlogged int
+}
+
+const (
+	// A failure counts as much as so many successes, and at maxStrain the script
+	// is switched off: after ten failures in a row, or when more than about one
+	// call in ten fails for a while.
+	strainOf  = 10
+	maxStrain = 100
+	// logPause is how long failures are only counted after one was logged.
+	logPause = time.Minute
+	// A state is given up after so many instructions, whatever it holds on to.
+	maxTotal = 4_000_000
+	// weighEvery is how many calls pass before a state is weighed again, unless
+	// one of them was so much work that it may have made something large.
+	weighEvery = 256
+	weighSteps = 5000
+	weighBytes = 32 << 10
+	weighTime  = 300 * time.Microsecond
+)
+
+// ask has the script order servers, which are in the built-in order.
+func (r *runner) ask(req *policies.Request, servers []*policies.Server) []*policies.Server {
+	if r.isOff() {
+		return servers
+	}
+	v, failed := r.take()
+	if failed == nil {
+		var kept []*policies.Server
+		if kept, failed = v.order(req, servers, r.limits); failed == nil {
+			servers = servers[:copy(servers, kept)]
+		}
+		r.give(v)
+	}
+	if !req.Dry {
+		r.judge(failed)
+	}
+	return servers
+}
+
+func (r *runner) isOff() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.off
+}
+
+// take is a state that nobody uses: requests never wait for each other.
+func (r *runner) take() (*vm, *failure) {
+	select {
+	case v := <-r.idle:
+		return v, nil
+	default:
+	}
+	v, err := newVM(r.bundle, r.env)
+	if err != nil {
+		if f, ok := err.(*failure); ok {
+			return nil, f
+		}
+		return nil, &failure{kind: KindError, text: err.Error()}
+	}
+	return v, nil
+}
+
+// give takes a state back, unless it has ended in the middle of something, or
+// holds on to too much.
+func (r *runner) give(v *vm) {
+	g := v.guard
+	if g.over != "" || g.total > maxTotal {
+		return
+	}
+	if (g.used > weighSteps || g.spent > weighBytes || g.took > weighTime || v.call%weighEvery == 0) && v.weigh() > maxWeight {
+		r.judge(&failure{kind: KindMemory, text: r.script + " holds on to too much between calls; use local variables, or the table state"})
+		return
+	}
+	select {
+	case r.idle <- v:
+	default:
+	}
+}
+
+// judge counts the outcome of a call, nil for a good one.
+func (r *runner) judge(f *failure) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls++
+	if f == nil {
+		r.strain = max(0, r.strain-1)
+		return
+	}
+	if r.failed == nil {
+		r.failed = map[Kind]uint64{}
+	}
+	r.failed[f.kind]++
+	if f.kind == KindEmpty {
+		return
+	}
+	now := time.Now()
+	r.last, r.lastAt = f, now
+	if r.strain += strainOf; r.strain >= maxStrain && !r.off {
+		r.off = true
+		r.log.Error("a policy script has failed again and again and is switched off until its file changes; the built-in policy decides",
+			"kind", string(f.kind), "error", f.text)
+	}
+	if r.logged.IsZero() || now.Sub(r.logged) >= logPause {
+		r.log.Warn("a policy script has failed; the built-in policy has decided", "kind", string(f.kind), "error", f.text,
+			"stack", f.stack, "failures_not_logged", r.unlogged)
+		r.logged, r.unlogged = now, 0
+	} else {
+		r.unlogged++
+	}
+}
+
+// Report is policies.Reporter.
+func (r *runner) Report() policies.Report {
+	r.mu.Lock()
+	out := policies.Report{Script: r.script, Off: r.off, Calls: r.calls, Failures: map[string]uint64{}}
+	for _, kind := range Kinds {
+		out.Failures[string(kind)] = r.failed[kind]
+	}
+	if r.last != nil {
+		out.LastFailure, out.LastFailureAt = r.last.text, r.lastAt
+	}
+	r.mu.Unlock()
+	r.env.mu.Lock()
+	defer r.env.mu.Unlock()
+	out.Counters = maps.Clone(r.env.counters)
+	return out
+}

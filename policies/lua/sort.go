@@ -1,0 +1,74 @@
+package lua
+
+import (
+	lua "github.com/yuin/gopher-lua"
+)
+
+// sort is table.sort, but stable: servers that are equal for the script stay in
+// the built-in order.
+func (v *vm) sort(L *lua.LState) int {
+	t := L.CheckTable(1)
+	if v.views[t] != nil {
+		L.RaiseError("%s", readOnly)
+	}
+	s := sorter{L: L, guard: v.guard, less: L.OptFunction(2, nil)}
+	n := t.MaxN()
+	v.guard.work(L, n)
+	items := make([]lua.LValue, n, 2*n)
+	for i := range items {
+		items[i] = t.RawGetInt(i + 1)
+	}
+	s.sort(items, items[n:2*n])
+	for i, item := range items {
+		t.RawSetInt(i+1, item)
+	}
+	return 0
+}
+
+type sorter struct {
+	L     *lua.LState
+	guard *guard
+	less  *lua.LFunction
+}
+
+// sort merges; room is as long as items.
+func (s *sorter) sort(items, room []lua.LValue) {
+	if len(items) < 2 {
+		return
+	}
+	half := len(items) / 2
+	s.sort(items[:half], room[:half])
+	s.sort(items[half:], room[half:])
+	if !s.before(items[half], items[half-1]) {
+		return
+	}
+	left := room[:copy(room[:half], items[:half])]
+	i, j := 0, half
+	for k := range items {
+		switch {
+		case i == len(left):
+			return
+		case j < len(items) && s.before(items[j], left[i]):
+			items[k] = items[j]
+			j++
+		default:
+			items[k] = left[i]
+			i++
+		}
+	}
+}
+
+// before reports whether a goes before b.
+func (s *sorter) before(a, b lua.LValue) bool {
+	if s.less == nil {
+		s.guard.work(s.L, 1)
+		return s.L.LessThan(a, b)
+	}
+	s.L.Push(s.less)
+	s.L.Push(a)
+	s.L.Push(b)
+	s.L.Call(2, 1)
+	less := lua.LVAsBool(s.L.Get(-1))
+	s.L.Pop(1)
+	return less
+}

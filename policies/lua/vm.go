@@ -1,0 +1,319 @@
+package lua
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"flotilla/policies"
+
+	lua "github.com/yuin/gopher-lua"
+)
+
+// vm is one state of the interpreter with the script in it. One request at a
+// time uses it.
+type vm struct {
+	L      *lua.LState
+	guard  *guard
+	bundle *bundle
+	// env is what all states of a script share.
+	env *shared
+
+	// choose and rate are the script's functions; one of them may be nil.
+	choose, rate *lua.LFunction
+	// loading: the script is being run for the first time, and may include.
+	loading  bool
+	included map[string]lua.LValue
+	depth    int
+
+	// nested is how many pcalls are under way.
+	nested int
+
+	// call numbers the calls.
+	call uint64
+	now  struct {
+		request *policies.Request
+	}
+	request *view
+	// fields are those of servers that the script reads and that change.
+	fields   []*liveField
+	servers  map[int]*serverView
+	views    map[*lua.LTable]*view
+	backings map[*lua.LTable]*view
+	dirty    []*view
+	passing  []*view
+	kept     []*policies.Server
+	scores   []float64
+
+	lazy         *lua.LTable
+	denied       *lua.LFunction
+	nextFunction *lua.LFunction
+}
+
+// failure is why a call came to nothing.
+type failure struct {
+	kind Kind
+	// text is the message, with file and line where there are any; stack are
+	// the calls that led there.
+	text, stack string
+}
+
+func (f *failure) Error() string { return f.text }
+
+// newVM runs the script, which defines its functions.
+func newVM(b *bundle, env *shared) (*vm, error) {
+	v := &vm{
+		L:      lua.NewState(lua.Options{SkipOpenLibs: true, CallStackSize: maxCalls, RegistrySize: 1024, RegistryMaxSize: maxValues, RegistryGrowStep: 1024}),
+		bundle: b, env: env, included: map[string]lua.LValue{},
+		servers: map[int]*serverView{}, views: map[*lua.LTable]*view{}, backings: map[*lua.LTable]*view{},
+	}
+	v.guard = &guard{Context: context.Background()}
+	v.L.SetContext(v.guard)
+	v.lazy = v.L.NewTable()
+	v.lazy.RawSetString("__index", v.L.NewFunction(v.compute))
+	v.denied = v.L.NewFunction(func(L *lua.LState) int { L.RaiseError("%s", readOnly); return 0 })
+	v.open()
+	v.nextFunction = v.L.G.Global.RawGetString("next").(*lua.LFunction)
+	v.request = v.newView(requestNames, v.requestField)
+	v.L.G.Global.RawSetString("state", v.stateTable())
+
+	v.guard.begin(loading)
+	v.loading = true
+	v.L.Push(v.L.NewFunctionFromProto(b.units[b.script].proto))
+	err := v.L.PCall(0, 0, nil)
+	v.loading = false
+	v.guard.end()
+	if err != nil {
+		return nil, v.failed(err)
+	}
+	for i := range liveFields {
+		if f := &liveFields[i]; b.mentions(f.name) {
+			v.fields = append(v.fields, f)
+		}
+	}
+	v.choose, _ = v.L.G.Global.RawGetString("select").(*lua.LFunction)
+	if v.choose != nil && v.choose.IsG {
+		// Lua's own function of that name.
+		v.choose = nil
+	}
+	v.rate, _ = v.L.G.Global.RawGetString("score").(*lua.LFunction)
+	if v.choose == nil && v.rate == nil {
+		return nil, &failure{kind: KindError, text: b.script + " defines neither select(request, servers) nor score(request, server)"}
+	}
+	return v, nil
+}
+
+// failed makes an error of the interpreter a failure.
+func (v *vm) failed(err error) *failure {
+	f := &failure{kind: KindError, text: err.Error()}
+	if e, ok := err.(*lua.ApiError); ok {
+		f.stack = e.StackTrace
+		if f.text = "the error is no text"; e.Object != nil && lua.LVCanConvToString(e.Object) {
+			f.text = lua.LVAsString(e.Object)
+		} else if e.Object == nil || e.Object == lua.LNil {
+			f.text = firstLine(err.Error())
+		}
+	}
+	if v.guard.over != "" {
+		f.kind = v.guard.over
+	}
+	f.text = cut(f.text, 300)
+	return f
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line
+}
+
+// order asks the script. The result is its own until the next call. servers are
+// left as they are.
+func (v *vm) order(r *policies.Request, servers []*policies.Server, l limits) (kept []*policies.Server, failed *failure) {
+	v.call++
+	v.now.request = r
+	v.nested = 0
+	v.guard.begin(l)
+	defer func() {
+		v.guard.end()
+		v.forget()
+		v.now.request = nil
+		for _, w := range v.passing {
+			delete(v.views, w.table)
+		}
+		v.passing = v.passing[:0]
+		for _, s := range servers {
+			v.servers[s.ID].now = nil
+		}
+		v.L.SetTop(0)
+	}()
+	for i, s := range servers {
+		v.show(s, i)
+	}
+	kept = append(v.kept[:0], servers...)
+	if v.rate != nil {
+		if kept, failed = v.rated(kept); failed != nil {
+			return nil, failed
+		}
+	}
+	if v.choose != nil && len(kept) > 0 {
+		if kept, failed = v.chosen(servers, kept); failed != nil {
+			return nil, failed
+		}
+	}
+	v.kept = kept
+	if len(kept) == 0 {
+		return nil, &failure{kind: KindEmpty, text: "the script keeps no server"}
+	}
+	return kept, nil
+}
+
+// run calls a function of the script with the request and another value.
+func (v *vm) run(f *lua.LFunction, arg lua.LValue) (lua.LValue, *failure) {
+	v.L.Push(f)
+	v.L.Push(v.request.table)
+	v.L.Push(arg)
+	if err := v.L.PCall(2, 1, nil); err != nil {
+		return nil, v.failed(err)
+	}
+	value := v.L.Get(-1)
+	v.L.Pop(1)
+	if v.guard.exceeded() {
+		// It ended just then, or has caught the error.
+		return nil, &failure{kind: v.guard.over, text: v.bundle.script + ": " + v.guard.Err().Error()}
+	}
+	return value, nil
+}
+
+// chosen calls select. offered are the servers of the call, list those that it
+// gets, which it overwrites.
+func (v *vm) chosen(offered, list []*policies.Server) ([]*policies.Server, *failure) {
+	arg := v.L.CreateTable(len(list), 0)
+	for _, s := range list {
+		arg.Append(v.servers[s.ID].table)
+	}
+	value, failed := v.run(v.choose, arg)
+	if failed != nil {
+		return nil, failed
+	}
+	nonsense := func(format string, args ...any) *failure {
+		return &failure{kind: KindResult, text: v.bundle.script + ": select returned " + fmt.Sprintf(format, args...)}
+	}
+	t, ok := value.(*lua.LTable)
+	if !ok {
+		return nil, nonsense("a %s value, a table of servers is expected", value.Type())
+	}
+	if v.views[t] != nil {
+		return nil, nonsense("a single server or the request, a table of servers is expected")
+	}
+	n := t.MaxN()
+	if n > len(offered) {
+		return nil, nonsense("%d servers, and was given %d", n, len(offered))
+	}
+	list = list[:0]
+	for i := 1; i <= n; i++ {
+		item, ok := t.RawGetInt(i).(*lua.LTable)
+		if !ok {
+			return nil, nonsense("a %s value at place %d", t.RawGetInt(i).Type(), i)
+		}
+		w := v.views[item]
+		if w == nil || w.server == nil {
+			return nil, nonsense("a table that is no server at place %d", i)
+		}
+		if w.server.call != v.call || w.server.now == nil {
+			return nil, nonsense("server %q at place %d, which it was not given", w.server.name, i)
+		}
+		if w.server.place < 0 {
+			return nil, nonsense("server %q twice", w.server.name)
+		}
+		w.server.place = -1
+		list = append(list, w.server.now)
+	}
+	if n == 0 {
+		if key, _ := t.Next(lua.LNil); key != lua.LNil {
+			return nil, nonsense("a table without a list")
+		}
+	}
+	return list, nil
+}
+
+// rated calls score for each server and sorts, the highest first.
+func (v *vm) rated(list []*policies.Server) ([]*policies.Server, *failure) {
+	v.scores = v.scores[:0]
+	kept := list[:0]
+	for _, s := range list {
+		value, failed := v.run(v.rate, v.servers[s.ID].table)
+		if failed != nil {
+			return nil, failed
+		}
+		switch n := value.(type) {
+		case lua.LNumber:
+			if math.IsNaN(float64(n)) {
+				return nil, &failure{kind: KindResult, text: fmt.Sprintf("%s: the score of server %q is not a number", v.bundle.script, s.Name)}
+			}
+			// Few enough servers to insert each where it belongs.
+			i := len(kept)
+			for i > 0 && v.scores[i-1] < float64(n) {
+				i--
+			}
+			kept = slices.Insert(kept, i, s)
+			v.scores = slices.Insert(v.scores, i, float64(n))
+		default:
+			if !lua.LVIsFalse(value) {
+				return nil, &failure{kind: KindResult, text: fmt.Sprintf("%s: the score of server %q is a %s value", v.bundle.script, s.Name, value.Type())}
+			}
+		}
+	}
+	return kept, nil
+}
+
+// maxWeight is how many bytes a state may hold on to between calls, roughly.
+const maxWeight = 8 << 20
+
+// weigh estimates what the script holds on to, and stops where it is too much.
+func (v *vm) weigh() int {
+	w := scale{seen: map[any]bool{}}
+	w.add(v.L.G.Global)
+	w.add(v.choose)
+	w.add(v.rate)
+	return w.bytes
+}
+
+type scale struct {
+	bytes int
+	seen  map[any]bool
+}
+
+func (w *scale) add(value lua.LValue) {
+	if w.bytes > maxWeight {
+		return
+	}
+	switch x := value.(type) {
+	case lua.LString:
+		w.bytes += 16 + len(x)
+	case *lua.LTable:
+		if x == nil || w.seen[x] {
+			return
+		}
+		w.seen[x] = true
+		w.bytes += 200 + 16*x.MaxN()
+		x.ForEach(func(key, value lua.LValue) {
+			w.bytes += 48
+			w.add(key)
+			w.add(value)
+		})
+		w.add(x.Metatable)
+	case *lua.LFunction:
+		if x == nil || w.seen[x] {
+			return
+		}
+		w.seen[x] = true
+		w.bytes += 100
+		for _, up := range x.Upvalues {
+			if up != nil {
+				w.add(up.Value())
+			}
+		}
+	}
+}
