@@ -51,6 +51,7 @@ func run(cmd *cobra.Command) error {
 	for _, w := range warnings {
 		log.Warn(w.String())
 	}
+	collectSooner()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	signals := make(chan os.Signal, 2)
