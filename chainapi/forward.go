@@ -1,0 +1,316 @@
+package chainapi
+
+import (
+	"encoding/json"
+	"io"
+	"time"
+)
+
+// verdict is what an answer means for the rest of a request.
+type verdict int
+
+const (
+	// final: it is the answer.
+	final verdict = iota
+	// next: the next candidate is asked.
+	next
+	// keep: as next, but it is the answer when nobody has a better one.
+	keep
+)
+
+// forward finds who answers the request, and passes that answer on.
+func (x *exchange) forward() error {
+	v, now := x.p.View(), time.Now()
+	shipHead, shipLIB := x.p.fleet.Numbers()
+	switch x.class {
+	case Block:
+		if q := question(x.path, x.call.body); q.Known {
+			p := planBlock(v, x.path, q, x.s.rules, shipLIB, now)
+			x.region = reversible
+			if p.irreversible {
+				x.region = irreversible
+			}
+			return x.ask(p.candidates, judgeBlock(p, q), noUpstream)
+		}
+		x.region = unhinted
+		fallthrough
+	case State:
+		return x.ask(planState(v, x.path, x.s.rules, shipHead, x.p.turns.Add(1), now), judgeState, noLive)
+	case Info:
+		return x.ask(planInfo(v, x.p.nowPrimary(v), now), judgeInfo, noLive)
+	case Exec:
+		x.call.fresh = true
+		return x.once(planState(v, x.path, x.s.rules, shipHead, x.p.turns.Add(1), now), v)
+	default:
+		x.call.fresh = true
+		return x.once(planPush(v, x.s.api.PushServers, x.p.nowPrimary(v), now), v)
+	}
+}
+
+// judge says what an answer means. unknown tells that it is nodeos's Unknown
+// Block, last that nobody is left to ask.
+type judge func(a *API, status int, unknown, last bool) verdict
+
+// judgeState: any answer but 503 is final.
+func judgeState(_ *API, status int, _, _ bool) verdict {
+	if status == 503 {
+		return next
+	}
+	return final
+}
+
+// judgeInfo: a node that fails is passed over while one is left.
+func judgeInfo(_ *API, status int, _, last bool) verdict {
+	if status == 503 || status >= 500 && !last {
+		return next
+	}
+	return final
+}
+
+// judgeBlock is the table of seed 003 "Each attempt's answer".
+func judgeBlock(p plan, q Question) judge {
+	if !p.irreversible {
+		return judgeState
+	}
+	return func(a *API, status int, unknown, _ bool) verdict {
+		switch {
+		case status == 503:
+			return next
+		case status == 404:
+			return keep
+		case status != 400 || !unknown:
+			return final
+		case q.ByID && a.final(q.Num):
+			return final
+		case p.claimed:
+			// The block exists: Unknown Block cannot be the answer.
+			return next
+		}
+		return keep
+	}
+}
+
+// ask asks one candidate after the other until an answer is final. nobody is
+// the answer when there is no candidate.
+func (x *exchange) ask(list []*API, decide judge, nobody own) error {
+	if len(list) == 0 {
+		return x.none(nobody)
+	}
+	most := x.s.rules.MaxAttempts
+	if x.class == Info {
+		most = len(list)
+		if len(list) > 0 {
+			nobody = noLive
+		}
+	} else {
+		nobody = noUpstream
+	}
+	var best *kept
+	var passed Retry
+	for x.tries < most && len(list) > 0 {
+		a := x.pick(&list)
+		if a == nil {
+			break
+		}
+		if passed != "" {
+			x.p.Stats.Retries.Inc(passed)
+		}
+		last := x.tries+1 == most || len(list) == 0
+		r, fail := x.try(a)
+		if fail != nil {
+			passed = RetryConnect
+			if fail.timeout {
+				passed = RetryTimeout
+			}
+			a.link.slots.release()
+			if fail.ours {
+				break
+			}
+			continue
+		}
+		status := r.head.StatusCode()
+		var body []byte
+		whole := false
+		if x.region == irreversible && (status == 400 || status == 404) {
+			var err error
+			if body, whole, err = r.peek(maxClassified); err != nil {
+				// It broke off before it could be judged.
+				x.broke(a, &failure{sent: true, timeout: isTimeout(err), err: err})
+				passed = RetryConnect
+				if isTimeout(err) {
+					passed = RetryTimeout
+				}
+				r.done()
+				a.link.slots.release()
+				continue
+			}
+		}
+		unknown := whole && status == 400 && isUnknownBlock(body)
+		x.tally(a, status, unknown)
+		v := final
+		if x.region != irreversible || whole || status != 400 && status != 404 {
+			v = decide(a, status, unknown, last)
+		}
+		if v == final {
+			err := x.relay(a, r)
+			a.link.slots.release()
+			return err
+		}
+		passed = retryOf(status, unknown)
+		if v == keep && (best == nil || isLive(a) || !isLive(best.by)) {
+			best = &kept{by: a, r: r}
+			r.detach()
+		} else {
+			r.discard()
+			r.done()
+		}
+		a.link.slots.release()
+	}
+	if best != nil {
+		return x.relay(best.by, best.r)
+	}
+	return x.none(nobody)
+}
+
+// kept is an answer that counts when there is no better one. Its body is in
+// memory.
+type kept struct {
+	by *API
+	r  *response
+}
+
+// maxClassified bounds the body of a 400 or 404 that is read to judge it.
+const maxClassified = 64 << 10
+
+// isUnknownBlock reports whether a body is nodeos's Unknown Block.
+func isUnknownBlock(body []byte) bool {
+	var got struct {
+		Error struct {
+			Code json.RawMessage `json:"code"`
+		} `json:"error"`
+	}
+	return json.Unmarshal(body, &got) == nil && string(got.Error.Code) == "3100002"
+}
+
+func retryOf(status int, unknown bool) Retry {
+	switch {
+	case unknown:
+		return RetryUnknownBlock
+	case status == 404:
+		return RetryNotFound
+	case status == 503:
+		return RetryBusy
+	}
+	return RetryError
+}
+
+// pick takes a slot on the first candidate that has one free, and takes that
+// candidate off the list. When all are full it waits for one on the first. It
+// returns nil when none became free.
+func (x *exchange) pick(list *[]*API) *API {
+	remove := func(i int) *API {
+		a := (*list)[i]
+		*list = append((*list)[:i:i], (*list)[i+1:]...)
+		return a
+	}
+	for i, a := range *list {
+		if a.link.slots.take() {
+			return remove(i)
+		}
+	}
+	wait, _ := patience(x.s.api.UpstreamQueue, x.call.until)
+	if (*list)[0].link.slots.wait(wait) {
+		return remove(0)
+	}
+	return nil
+}
+
+// try makes one attempt at an API, on which the request has a slot.
+func (x *exchange) try(a *API) (*response, *failure) {
+	x.tries++
+	r, fail := a.link.client.do(&x.call)
+	if fail != nil {
+		x.broke(a, fail)
+	}
+	return r, fail
+}
+
+// broke takes in an attempt that failed in transport.
+func (x *exchange) broke(a *API, fail *failure) {
+	if fail.timeout {
+		a.link.requests.Inc(ResultTimeout)
+	} else {
+		a.link.requests.Inc(ResultConnect)
+	}
+	if !fail.ours {
+		x.p.broken(a.link, fail)
+	}
+}
+
+// tally counts an answer.
+func (x *exchange) tally(a *API, status int, unknown bool) {
+	switch {
+	case status == 503:
+		a.link.requests.Inc(ResultBusy)
+		x.p.overloaded(a.link)
+	case status/100 == 2:
+		a.link.requests.Inc(ResultOK)
+	case unknown:
+		a.link.requests.Inc(ResultUnknownBlock)
+	case status == 404:
+		a.link.requests.Inc(ResultNotFound)
+	default:
+		a.link.requests.Inc(ResultError)
+	}
+}
+
+// once forwards what must not be sent twice: only a connection that could not
+// be made moves on to the next node. A push also moves on from a node whose
+// slots stay full.
+func (x *exchange) once(list []*API, v *View) error {
+	if len(list) == 0 {
+		return x.none(noLive)
+	}
+	most := len(list)
+	if x.class == Exec {
+		most = x.s.rules.MaxAttempts
+	}
+	passed := false
+	for x.tries < most && len(list) > 0 {
+		var a *API
+		if x.class == Exec {
+			if a = x.pick(&list); a == nil {
+				break
+			}
+		} else {
+			a, list = list[0], list[1:]
+			wait, _ := patience(x.s.api.UpstreamQueue, x.call.until)
+			if !a.link.slots.wait(wait) {
+				continue
+			}
+		}
+		if passed {
+			x.p.Stats.Retries.Inc(RetryConnect)
+		}
+		r, fail := x.try(a)
+		switch {
+		case fail == nil:
+			x.tally(a, r.head.StatusCode(), false)
+			err := x.relay(a, r)
+			a.link.slots.release()
+			return err
+		case fail.sent:
+			a.link.slots.release()
+			x.region = ambiguous
+			return x.none(lost)
+		}
+		a.link.slots.release()
+		passed = true
+		if fail.ours {
+			break
+		}
+	}
+	return x.none(noUpstream)
+}
+
+var _ = io.EOF
