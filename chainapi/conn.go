@@ -141,7 +141,7 @@ func (c *conn) next() error {
 		return c.refuse(errProtocol)
 	}
 	c.closing = c.head.ConnectionClose() || c.p.stopping()
-	x := &exchange{c: c, p: c.p, s: s, start: start, path: path(c.head.RequestURI()), timing: c.p.log}
+	x := &exchange{c: c, p: c.p, s: s, start: start, path: path(c.head.RequestURI())}
 	x.class = decode(c.head.Method(), x.path)
 	if err := c.readBody(s.api.MaxBody, limit); err != nil {
 		if !errors.Is(err, errBodyTooLarge) {

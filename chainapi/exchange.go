@@ -21,7 +21,6 @@ type exchange struct {
 	// region is what is known of a block request's block.
 	region string
 
-	timing *slog.Logger
 	// tries counts attempts; by is who answered, nil for the port itself.
 	tries  int
 	by     *API

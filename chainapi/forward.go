@@ -21,7 +21,8 @@ const (
 // forward finds who answers the request, and passes that answer on.
 func (x *exchange) forward() error {
 	v, now := x.p.View(), time.Now()
-	shipHead, shipLIB := x.p.fleet.Numbers()
+	tip := x.p.fleet.Pair()
+	shipHead, shipLIB := tip.Head.Num, tip.LIB.Num
 	switch x.class {
 	case Block:
 		if q := question(x.path, x.call.body); q.Known {

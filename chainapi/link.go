@@ -32,3 +32,18 @@ func newLink(address string, dial Dial) *link {
 		requests: fleet.NewLabelled(ResultOK, ResultUnknownBlock, ResultNotFound, ResultBusy, ResultError, ResultConnect, ResultTimeout),
 	}
 }
+
+// Link is what operators see of an upstream API's traffic.
+type Link struct{ l *link }
+
+// Link is the traffic of the API now, not at the time of the view.
+func (a *API) Link() Link { return Link{a.link} }
+
+// InFlight is how many requests are in flight to the API.
+func (l Link) InFlight() int64 { return l.l.slots.used() }
+
+// MaxInFlight is how many there may be.
+func (l Link) MaxInFlight() int64 { return l.l.slots.cap.Load() }
+
+// Requests counts the attempts of client requests by how they ended.
+func (l Link) Requests() *fleet.Labelled[Result] { return &l.l.requests }

@@ -134,7 +134,7 @@ func (o *owner) look() {
 		was := k.API
 		if u := byEndpoint[k.Server.Endpoint]; u != nil && k.Server.URL != "" {
 			k.Disabled, k.Priority, k.Weight, k.live = u.Disabled, u.Server.Priority, u.Server.Weight, u.Live
-			if u.Known {
+			if u.Reported {
 				k.shipHead, k.ship = u.Head.Num, u.Head
 			}
 			if u.ChainID != nil {

@@ -33,7 +33,7 @@ type Port struct {
 
 	mu      sync.Mutex
 	conns   map[*conn]struct{}
-	closed  bool
+	closed  atomic.Bool
 	clients sync.WaitGroup
 }
 
@@ -87,7 +87,7 @@ func (p *Port) Serve(raw net.Conn, secure *tls.Config) {
 	c := newConn(p, raw)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
+	if p.closed.Load() {
 		p.Stats.Connections.Add(-1)
 		raw.Close()
 		return
@@ -106,7 +106,7 @@ func (p *Port) Serve(raw net.Conn, secure *tls.Config) {
 // are at, and returns when all are gone. What comes from now on is closed.
 func (p *Port) Stop() {
 	p.mu.Lock()
-	p.closed = true
+	p.closed.Store(true)
 	for c := range p.conns {
 		c.leave()
 	}
@@ -124,11 +124,7 @@ func (p *Port) Kill() {
 }
 
 // stopping reports whether clients are to leave.
-func (p *Port) stopping() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.closed
-}
+func (p *Port) stopping() bool { return p.closed.Load() }
 
 // nowPrimary is the node to ask for get_info, nil when there is none.
 func (p *Port) nowPrimary(v *View) *link {

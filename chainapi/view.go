@@ -13,8 +13,8 @@ type Fleet interface {
 	View() *fleet.View
 	// Changed is closed when a view newer than the present one is there.
 	Changed() <-chan struct{}
-	// Numbers are those of the fleet's head and LIB, 0 while unknown.
-	Numbers() (head, lib uint32)
+	// Pair is the fleet's head and LIB, each with the number 0 while unknown.
+	Pair() *fleet.Pair
 }
 
 // View is an immutable snapshot of what is known of a listener's upstream APIs,

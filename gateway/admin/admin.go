@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"flotilla/chainapi"
 	"flotilla/gateway/config"
 	"flotilla/gateway/fleet"
 
@@ -39,6 +40,8 @@ type Listener struct {
 	Fleet  *fleet.Fleet
 	// Certificates is nil for a plaintext port.
 	Certificates Certificates
+	// ChainAPI is nil for a listener without one.
+	ChainAPI *chainapi.Port
 }
 
 // Certificates tells when the first certificate of a port expires.

@@ -221,7 +221,7 @@ func TestManualListsEveryFamily(t *testing.T) {
 func TestEveryFamilyIsDeclaredWithoutSeries(t *testing.T) {
 	s := serving(State{ReloadOK: true, Revision: 3})
 	got := scrapeOf(t, s)
-	for _, f := range declared() {
+	for _, f := range declared(false) {
 		if got.types[f.name] != string(f.kind) {
 			t.Errorf("%s has the type %q, %q was due", f.name, got.types[f.name], f.kind)
 		}

@@ -80,7 +80,6 @@ func checkListenerAPI(d *decoder, l *draft) {
 	if d.given(a, "push_servers") && !d.broken(a, "push_servers") {
 		checkPushServers(d, a, usable)
 	}
-	d.advise(l, "chain_api", "has no effect: this version does not serve it yet", "")
 	l.ChainAPI = &a.ChainAPI
 }
 
