@@ -26,6 +26,8 @@ type call struct {
 	// moment when it is used, and a call that must not be sent twice would then
 	// fail for nothing.
 	fresh bool
+	// single forbids the second try on another connection.
+	single bool
 	// connect bounds the connect, head the time from then to the answer's head.
 	connect, head time.Duration
 	// until is when the request as a whole is over.
@@ -97,7 +99,7 @@ func (c *client) do(q *call) (*response, *failure) {
 			return r, nil
 		}
 		w.Close()
-		if !reused || fail.timeout || q.gone != nil && q.gone.Err() != nil {
+		if !reused || q.single || fail.timeout || q.gone != nil && q.gone.Err() != nil {
 			return nil, fail
 		}
 		// The others that are idle are as old.
@@ -265,10 +267,12 @@ func (r *response) peek(most int) (body []byte, whole bool, err error) {
 	return r.begin, r.whole && begin.Len() <= most, nil
 }
 
-// detach gives the connection back; the body was read by peek.
+// detach gives the connection back once the body was read.
 func (r *response) detach() {
 	w := r.wire
-	r.wire = nil
+	if r.wire = nil; w == nil {
+		return
+	}
 	if r.once || r.head.ConnectionClose() {
 		w.Close()
 	} else {

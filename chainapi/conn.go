@@ -317,8 +317,9 @@ var errTooLong = errors.New("the answer is over max_response_bytes")
 type upstreamError struct{ error }
 
 // relay passes an answer on as it arrives. most bounds the bytes of a body of
-// unknown length; 0 does not. begun is called when the answer begins.
-func (c *conn) relay(r *response, cors []byte, most int64, begun func()) error {
+// unknown length; 0 does not. It tells x when the answer begins, and when the
+// upstream has done its part.
+func (c *conn) relay(r *response, cors []byte, most int64, x *exchange) error {
 	buf := blocks.Get().(*[]byte)
 	defer blocks.Put(buf)
 	out := appendAnswer((*buf)[:0], r, cors)
@@ -334,8 +335,10 @@ func (c *conn) relay(r *response, cors []byte, most int64, begun func()) error {
 		f.length = -1
 	}
 	out = f.appendEnd(out)
-	begun()
+	x.begun(r.head.StatusCode())
 	if r.empty() {
+		r.detach()
+		x.leave()
 		_, err := c.Write(out)
 		*buf = out
 		return err
@@ -356,8 +359,12 @@ func (c *conn) relay(r *response, cors []byte, most int64, begun func()) error {
 		if sent += int64(n); most > 0 && r.length < 0 && sent > most {
 			return errTooLong
 		}
-		if err == io.EOF && f.chunked {
-			out = append(out, "0\r\n\r\n"...)
+		if err == io.EOF {
+			r.detach()
+			x.leave()
+			if f.chunked {
+				out = append(out, "0\r\n\r\n"...)
+			}
 		}
 		if len(out) > 0 {
 			if _, err := c.Write(out); err != nil {

@@ -21,6 +21,10 @@ type exchange struct {
 	// region is what is known of a block request's block.
 	region string
 
+	// slot is the API on which the request has a slot, inside whether it has a
+	// place among the requests of the port.
+	slot   *API
+	inside bool
 	// tries counts attempts; by is who answered, nil for the port itself.
 	tries  int
 	by     *API
@@ -46,7 +50,8 @@ func (x *exchange) serve() error {
 		x.p.Stats.Rejected.Inc(RejectedInFlight)
 		return x.answer(tooMany(most))
 	}
-	defer x.p.Stats.InFlight.Add(-1)
+	x.inside = true
+	defer x.leave()
 	h := &x.c.head
 	x.call = call{
 		method: h.Method(), path: x.path, body: x.c.body.Bytes(),
@@ -56,6 +61,24 @@ func (x *exchange) serve() error {
 	err := x.forward()
 	x.count()
 	return err
+}
+
+// release gives the slot back, if there is one.
+func (x *exchange) release() {
+	if x.slot != nil {
+		x.slot.link.slots.release()
+		x.slot = nil
+	}
+}
+
+// leave gives up what the request occupies. It comes right before the last bytes
+// are written, so that a client which has its answer finds its place free.
+func (x *exchange) leave() {
+	x.release()
+	if x.inside {
+		x.inside = false
+		x.p.Stats.InFlight.Add(-1)
+	}
 }
 
 // begun counts and logs the request at the moment when its answer begins.
@@ -75,6 +98,7 @@ func (x *exchange) begun(status int) {
 
 // answer writes an answer of the port's own.
 func (x *exchange) answer(o own) error {
+	x.leave()
 	x.begun(o.status)
 	buf := blocks.Get().(*[]byte)
 	defer blocks.Put(buf)
@@ -100,7 +124,7 @@ func (x *exchange) relay(a *API, r *response) error {
 		x.warnTooLong(a, "refused")
 		return x.answer(answerTooLarge(most))
 	}
-	err := x.c.relay(r, x.s.cors, most, func() { x.begun(r.head.StatusCode()) })
+	err := x.c.relay(r, x.s.cors, most, x)
 	r.done()
 	var stopped upstreamError
 	switch {

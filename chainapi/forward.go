@@ -2,7 +2,6 @@ package chainapi
 
 import (
 	"encoding/json"
-	"io"
 	"time"
 )
 
@@ -31,20 +30,20 @@ func (x *exchange) forward() error {
 			if p.irreversible {
 				x.region = irreversible
 			}
-			return x.ask(p.candidates, judgeBlock(p, q), noUpstream)
+			return x.ask(p.candidates, judgeBlock(p, q))
 		}
 		x.region = unhinted
 		fallthrough
 	case State:
-		return x.ask(planState(v, x.path, x.s.rules, shipHead, x.p.turns.Add(1), now), judgeState, noLive)
+		return x.ask(planState(v, x.path, x.s.rules, shipHead, x.p.turns.Add(1), (*API).usable, now), judgeState)
 	case Info:
-		return x.ask(planInfo(v, x.p.nowPrimary(v), now), judgeInfo, noLive)
+		return x.ask(planInfo(v, x.p.nowPrimary(v), now), judgeInfo)
 	case Exec:
 		x.call.fresh = true
-		return x.once(planState(v, x.path, x.s.rules, shipHead, x.p.turns.Add(1), now), v)
+		return x.once(planState(v, x.path, x.s.rules, shipHead, x.p.turns.Add(1), (*API).usableOnce, now))
 	default:
 		x.call.fresh = true
-		return x.once(planPush(v, x.s.api.PushServers, x.p.nowPrimary(v), now), v)
+		return x.once(planPush(v, x.s.api.PushServers, x.p.nowPrimary(v), now))
 	}
 }
 
@@ -91,20 +90,14 @@ func judgeBlock(p plan, q Question) judge {
 	}
 }
 
-// ask asks one candidate after the other until an answer is final. nobody is
-// the answer when there is no candidate.
-func (x *exchange) ask(list []*API, decide judge, nobody own) error {
-	if len(list) == 0 {
-		return x.none(nobody)
-	}
-	most := x.s.rules.MaxAttempts
-	if x.class == Info {
-		most = len(list)
-		if len(list) > 0 {
-			nobody = noLive
-		}
-	} else {
-		nobody = noUpstream
+// ask asks one candidate after the other until an answer is final.
+func (x *exchange) ask(list []*API, decide judge) error {
+	most, nobody := x.s.rules.MaxAttempts, noUpstream
+	switch {
+	case x.class == Info:
+		most, nobody = len(list), noLive
+	case len(list) == 0 && x.region != irreversible && x.region != reversible:
+		nobody = noLive
 	}
 	var best *kept
 	var passed Retry
@@ -123,7 +116,7 @@ func (x *exchange) ask(list []*API, decide judge, nobody own) error {
 			if fail.timeout {
 				passed = RetryTimeout
 			}
-			a.link.slots.release()
+			x.release()
 			if fail.ours {
 				break
 			}
@@ -142,7 +135,7 @@ func (x *exchange) ask(list []*API, decide judge, nobody own) error {
 					passed = RetryTimeout
 				}
 				r.done()
-				a.link.slots.release()
+				x.release()
 				continue
 			}
 		}
@@ -153,9 +146,7 @@ func (x *exchange) ask(list []*API, decide judge, nobody own) error {
 			v = decide(a, status, unknown, last)
 		}
 		if v == final {
-			err := x.relay(a, r)
-			a.link.slots.release()
-			return err
+			return x.relay(a, r)
 		}
 		passed = retryOf(status, unknown)
 		if v == keep && (best == nil || isLive(a) || !isLive(best.by)) {
@@ -165,7 +156,7 @@ func (x *exchange) ask(list []*API, decide judge, nobody own) error {
 			r.discard()
 			r.done()
 		}
-		a.link.slots.release()
+		x.release()
 	}
 	if best != nil {
 		return x.relay(best.by, best.r)
@@ -216,11 +207,13 @@ func (x *exchange) pick(list *[]*API) *API {
 	}
 	for i, a := range *list {
 		if a.link.slots.take() {
+			x.slot = a
 			return remove(i)
 		}
 	}
 	wait, _ := patience(x.s.api.UpstreamQueue, x.call.until)
 	if (*list)[0].link.slots.wait(wait) {
+		x.slot = (*list)[0]
 		return remove(0)
 	}
 	return nil
@@ -244,7 +237,7 @@ func (x *exchange) broke(a *API, fail *failure) {
 		a.link.requests.Inc(ResultConnect)
 	}
 	if !fail.ours {
-		x.p.broken(a.link, fail)
+		x.p.broken(a.link, fail, fail.sent && (x.class == Exec || x.class == Push))
 	}
 }
 
@@ -268,7 +261,7 @@ func (x *exchange) tally(a *API, status int, unknown bool) {
 // once forwards what must not be sent twice: only a connection that could not
 // be made moves on to the next node. A push also moves on from a node whose
 // slots stay full.
-func (x *exchange) once(list []*API, v *View) error {
+func (x *exchange) once(list []*API) error {
 	if len(list) == 0 {
 		return x.none(noLive)
 	}
@@ -289,6 +282,7 @@ func (x *exchange) once(list []*API, v *View) error {
 			if !a.link.slots.wait(wait) {
 				continue
 			}
+			x.slot = a
 		}
 		if passed {
 			x.p.Stats.Retries.Inc(RetryConnect)
@@ -297,15 +291,13 @@ func (x *exchange) once(list []*API, v *View) error {
 		switch {
 		case fail == nil:
 			x.tally(a, r.head.StatusCode(), false)
-			err := x.relay(a, r)
-			a.link.slots.release()
-			return err
+			return x.relay(a, r)
 		case fail.sent:
-			a.link.slots.release()
+			x.release()
 			x.region = ambiguous
 			return x.none(lost)
 		}
-		a.link.slots.release()
+		x.release()
 		passed = true
 		if fail.ours {
 			break
@@ -313,5 +305,3 @@ func (x *exchange) once(list []*API, v *View) error {
 	}
 	return x.none(noUpstream)
 }
-
-var _ = io.EOF

@@ -200,7 +200,7 @@ func (o *owner) reported(k *known, chain ship.ID) {
 // good takes in that a probe was answered.
 func (o *owner) good(k *known) {
 	wasUp := k.Up()
-	k.failed = 0
+	k.failed, k.Lost = 0, false
 	if !k.Good {
 		k.Good, o.dirty = true, true
 	}
@@ -210,6 +210,9 @@ func (o *owner) good(k *known) {
 // bad takes in a probe that failed.
 func (o *owner) bad(k *known, err error) {
 	k.failed++
+	if k.Lost {
+		k.Lost, o.dirty = false, true
+	}
 	if k.failed < downAfter || !k.Good {
 		return
 	}
@@ -239,8 +242,9 @@ func (o *owner) of(l *link) *known {
 }
 
 // broken takes an API down, for which a request failed in transport, until its
-// next good probe.
-func (p *Port) broken(l *link, why error) {
+// next good probe. once: it was one that is not sent twice, and may have
+// arrived.
+func (p *Port) broken(l *link, why error, once bool) {
 	l.client.forget()
 	p.do(func(o *owner) {
 		k := o.of(l)
@@ -248,7 +252,7 @@ func (p *Port) broken(l *link, why error) {
 			return
 		}
 		wasUp := k.Up()
-		k.Good, k.failed, o.dirty = false, downAfter, true
+		k.Good, k.Lost, k.failed, o.dirty = false, once, downAfter, true
 		o.told(k, wasUp, "a request to it failed: "+why.Error())
 	})
 }

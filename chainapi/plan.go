@@ -156,8 +156,9 @@ func first(list []*API, is func(*API) bool) *API {
 
 // planState is who may answer a state call, an exec call, and a block request
 // without a readable block. Nodes too far behind the fleet's head are left out
-// while a closer one is up. turn is how many such requests there were.
-func planState(v *View, path []byte, r Rules, shipHead uint32, turn uint64, now time.Time) []*API {
+// while a closer one is up. turn is how many such requests there were; usable is
+// that of the class.
+func planState(v *View, path []byte, r Rules, shipHead uint32, turn uint64, usable func(*API) bool, now time.Time) []*API {
 	head := shipHead
 	for i := range v.APIs {
 		if a := &v.APIs[i]; a.Server.Role == config.Live && a.usable() {
@@ -168,14 +169,14 @@ func planState(v *View, path []byte, r Rules, shipHead uint32, turn uint64, now 
 	var serving []*API
 	closer := false
 	for i := range v.APIs {
-		if a := &v.APIs[i]; a.Server.Role == config.Live && a.usable() && a.lists(path) {
+		if a := &v.APIs[i]; a.Server.Role == config.Live && usable(a) && a.lists(path) {
 			serving = append(serving, a)
 			closer = closer || !lags(a)
 		}
 	}
 	var list []*API
 	for _, a := range serving {
-		if a.candidate(now) && !(closer && lags(a)) {
+		if !a.busy(now) && !(closer && lags(a)) {
 			list = append(list, a)
 		}
 	}
@@ -209,7 +210,7 @@ func planPush(v *View, servers []string, primary *link, now time.Time) (list []*
 	for _, name := range servers {
 		for i := range v.APIs {
 			if a := &v.APIs[i]; a.Server.Name == name && a.Server.Role == config.Live {
-				if a.candidate(now) {
+				if a.usableOnce() && !a.busy(now) {
 					list = append(list, a)
 				}
 				break

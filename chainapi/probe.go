@@ -70,6 +70,8 @@ func (m *prober) ask(ctx context.Context, method, path string, body []byte) (sta
 	timeout := s.api.UpstreamTimeout
 	q := call{
 		method: []byte(method), path: []byte(path), body: body,
+		// A second try would make two probes of one.
+		single:  true,
 		connect: min(s.ConnectTimeout(), timeout), head: timeout, until: time.Now().Add(timeout),
 	}
 	if body != nil {

@@ -33,6 +33,9 @@ type API struct {
 	Priority, Weight uint32
 	// Good: probes are answered, and no request has failed since.
 	Good bool
+	// Lost: Good is false only because an exec call or a push was lost after it
+	// was sent.
+	Lost bool
 	// WrongChain: the node is on another chain than the listener.
 	WrongChain bool
 	// Disabled by an operator.
@@ -70,8 +73,18 @@ func (a *API) usable() bool {
 	return a.Up() && !a.Disabled && (a.Server.Role == config.Live || a.Verified)
 }
 
+// usableOnce is usable for exec calls and pushes. That one of them was lost does
+// not move the next one to another node: who is asked for them is the
+// operator's order, and a node that is gone fails at once.
+func (a *API) usableOnce() bool {
+	return a.usable() || a.Lost && !a.WrongChain && !a.Disabled && a.Server.Role == config.Live
+}
+
 // candidate reports whether the API may be asked now.
-func (a *API) candidate(now time.Time) bool { return a.usable() && !now.Before(a.BusyUntil) }
+func (a *API) candidate(now time.Time) bool { return a.usable() && !a.busy(now) }
+
+// busy reports whether the API is skipped because it answered that it is busy.
+func (a *API) busy(now time.Time) bool { return now.Before(a.BusyUntil) }
 
 // lists reports whether the API serves a path. A live node that does not tell
 // is taken to serve every one; an archive that does not, none.
