@@ -94,6 +94,7 @@ type gateway struct {
 	listeners map[string]*listener
 	ports     portSet
 	admin     *adminPort
+	control   *admin.Control
 	// leaving waits for listeners that the configuration has no more.
 	leaving sync.WaitGroup
 	state   atomic.Pointer[admin.State]
@@ -122,7 +123,7 @@ func (g *gateway) addresses() map[string]net.Addr {
 
 // publish tells the admin port what runs.
 func (g *gateway) publish(change func(*admin.State)) {
-	s := &admin.State{Single: g.cfg.Single, Revision: g.revision, ReloadOK: true}
+	s := &admin.State{Single: g.cfg.Single, Revision: g.revision, ReloadOK: true, Control: g.control}
 	for _, cfg := range g.cfg.Listeners {
 		l := g.listeners[cfg.Name]
 		entry := admin.Listener{Config: cfg, Fleet: l.fleet}

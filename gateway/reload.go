@@ -50,6 +50,8 @@ type change struct {
 	// apiCerts are those of the chain API ports, by listener.
 	apiCerts map[string]*certificates
 	admin    net.Listener
+	// control is nil without a control API.
+	control *admin.Control
 	// moveAdmin: the admin port is to be exchanged for admin, which is nil for
 	// none.
 	moveAdmin bool
@@ -71,6 +73,10 @@ func (g *gateway) prepare(cfg *config.Config) (*change, error) {
 	c := &change{cfg: cfg, fresh: map[string]*listener{}, certs: map[string]*certificates{}, apiCerts: map[string]*certificates{}}
 	var failed []error
 	var wanted []string
+	var err error
+	if c.control, err = controlOf(cfg); err != nil {
+		failed = append(failed, err)
+	}
 	for _, lc := range cfg.Listeners {
 		wanted = append(wanted, lc.Address)
 		l := g.listeners[lc.Name]
@@ -135,7 +141,7 @@ func (g *gateway) prepareAdmin(c *change) error {
 func (g *gateway) commit(c *change) {
 	before := g.listeners
 	g.listeners = map[string]*listener{}
-	g.cfg = c.cfg
+	g.cfg, g.control = c.cfg, c.control
 	g.revision++
 	for address, p := range c.opened {
 		g.ports[address] = p

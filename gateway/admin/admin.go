@@ -30,6 +30,8 @@ type State struct {
 	// ReloadError then says why. A process that has never reloaded is ok.
 	ReloadOK    bool
 	ReloadError string
+	// Control is nil while there is no control API.
+	Control *Control
 	// Draining is true from the first moment of a shutdown on.
 	Draining bool
 }
