@@ -99,7 +99,7 @@ func (x *exchange) ask(list []*API, decide judge) error {
 	case len(list) == 0 && x.region != irreversible && x.region != reversible:
 		nobody = noLive
 	}
-	var best *kept
+	var best kept
 	var passed Retry
 	for x.tries < most && len(list) > 0 {
 		a := x.pick(&list)
@@ -109,66 +109,86 @@ func (x *exchange) ask(list []*API, decide judge) error {
 		if passed != "" {
 			x.p.Stats.Retries.Inc(passed)
 		}
-		last := x.tries+1 == most || len(list) == 0
-		r, fail := x.try(a)
+		got, fail := x.try(a)
 		if fail != nil {
-			passed = RetryConnect
-			if fail.timeout {
-				passed = RetryTimeout
-			}
 			x.release()
+			passed = fail.retry()
 			if fail.ours {
 				break
 			}
 			continue
 		}
-		status := r.head.StatusCode()
-		var body []byte
-		whole := false
-		if x.region == irreversible && (status == 400 || status == 404) {
-			var err error
-			if body, whole, err = r.peek(maxClassified); err != nil {
-				// It broke off before it could be judged.
-				x.broke(a, &failure{sent: true, timeout: isTimeout(err), err: err})
-				passed = RetryConnect
-				if isTimeout(err) {
-					passed = RetryTimeout
-				}
-				r.done()
-				x.release()
-				continue
-			}
-		}
-		unknown := whole && status == 400 && isUnknownBlock(body)
-		x.tally(a, status, unknown)
 		v := final
-		if x.region != irreversible || whole || status != 400 && status != 404 {
-			v = decide(a, status, unknown, last)
+		if got.whole {
+			v = decide(a, got.status, got.unknown, x.tries == most || len(list) == 0)
 		}
 		if v == final {
-			return x.relay(a, r)
+			return x.relay(a, got.response)
 		}
-		passed = retryOf(status, unknown)
-		if v == keep && (best == nil || isLive(a) || !isLive(best.by)) {
-			best = &kept{by: a, r: r}
-			r.detach()
+		passed = got.retry()
+		if v == keep {
+			best.put(a, got.response)
 		} else {
-			r.discard()
-			r.done()
+			got.discard()
+			got.done()
 		}
 		x.release()
 	}
-	if best != nil {
-		return x.relay(best.by, best.r)
+	if best.by != nil {
+		return x.relay(best.by, best.response)
 	}
 	return x.none(nobody)
 }
 
-// kept is an answer that counts when there is no better one. Its body is in
+// kept is the answer that counts when there is no better one. Its body is in
 // memory.
 type kept struct {
 	by *API
-	r  *response
+	*response
+}
+
+// put keeps the newer answer, unless only the older one is of a live node.
+func (k *kept) put(by *API, r *response) {
+	r.detach()
+	switch {
+	case k.by == nil:
+	case !isLive(by) && isLive(k.by):
+		r.done()
+		return
+	default:
+		k.done()
+	}
+	k.by, k.response = by, r
+}
+
+// attempt is an answer, as far as it had to be read to judge it.
+type attempt struct {
+	*response
+	status int
+	// unknown: it is nodeos's Unknown Block.
+	unknown bool
+	// whole is false for a body too large to be judged; such an answer is final.
+	whole bool
+}
+
+// retry is why the attempt passed the request on.
+func (a *attempt) retry() Retry {
+	switch {
+	case a.unknown:
+		return RetryUnknownBlock
+	case a.status == 404:
+		return RetryNotFound
+	case a.status == 503:
+		return RetryBusy
+	}
+	return RetryError
+}
+
+func (f *failure) retry() Retry {
+	if f.timeout {
+		return RetryTimeout
+	}
+	return RetryConnect
 }
 
 // maxClassified bounds the body of a 400 or 404 that is read to judge it.
@@ -182,18 +202,6 @@ func isUnknownBlock(body []byte) bool {
 		} `json:"error"`
 	}
 	return json.Unmarshal(body, &got) == nil && string(got.Error.Code) == "3100002"
-}
-
-func retryOf(status int, unknown bool) Retry {
-	switch {
-	case unknown:
-		return RetryUnknownBlock
-	case status == 404:
-		return RetryNotFound
-	case status == 503:
-		return RetryBusy
-	}
-	return RetryError
 }
 
 // pick takes a slot on the first candidate that has one free, and takes that
@@ -219,14 +227,28 @@ func (x *exchange) pick(list *[]*API) *API {
 	return nil
 }
 
-// try makes one attempt at an API, on which the request has a slot.
-func (x *exchange) try(a *API) (*response, *failure) {
+// try makes one attempt at an API, on which the request has a slot. Of what may
+// move on to the next candidate it reads the body.
+func (x *exchange) try(a *API) (attempt, *failure) {
 	x.tries++
 	r, fail := a.link.client.do(&x.call)
 	if fail != nil {
 		x.broke(a, fail)
+		return attempt{}, fail
 	}
-	return r, fail
+	got := attempt{response: r, status: r.head.StatusCode(), whole: true}
+	if x.region == irreversible && (got.status == 400 || got.status == 404) {
+		body, whole, err := r.peek(maxClassified)
+		if err != nil { // it broke off before it could be judged
+			r.done()
+			fail := &failure{sent: true, timeout: isTimeout(err), err: err}
+			x.broke(a, fail)
+			return attempt{}, fail
+		}
+		got.whole, got.unknown = whole, whole && got.status == 400 && isUnknownBlock(body)
+	}
+	x.tally(a, got.status, got.unknown)
+	return got, nil
 }
 
 // broke takes in an attempt that failed in transport.
@@ -287,11 +309,10 @@ func (x *exchange) once(list []*API) error {
 		if passed {
 			x.p.Stats.Retries.Inc(RetryConnect)
 		}
-		r, fail := x.try(a)
+		got, fail := x.try(a)
 		switch {
 		case fail == nil:
-			x.tally(a, r.head.StatusCode(), false)
-			return x.relay(a, r)
+			return x.relay(a, got.response)
 		case fail.sent:
 			x.release()
 			x.region = ambiguous
