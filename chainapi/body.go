@@ -39,7 +39,10 @@ func question(path, body []byte) Question {
 			return Question{}
 		}
 		n, err := strconv.ParseUint(string(value), 10, 64)
-		return Question{Num: uint32(n), Known: err == nil}
+		if err != nil {
+			return Question{}
+		}
+		return Question{Num: uint32(n), Known: true}
 	}
 	text := value[1 : len(value)-1]
 	if isDigits(text) {
