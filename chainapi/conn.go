@@ -58,8 +58,11 @@ type steady struct {
 }
 
 func (s *steady) Write(b []byte) (int, error) {
-	for written := 0; ; {
-		if err := s.SetWriteDeadline(time.Now().Add(s.limit())); err != nil {
+	// A deadline does not tell when the last progress was, so the time is cut
+	// into steps.
+	step := s.limit() / stallSteps
+	for written, quiet := 0, 0; ; {
+		if err := s.SetWriteDeadline(time.Now().Add(step)); err != nil {
 			return written, err
 		}
 		n, err := s.Conn.Write(b[written:])
@@ -67,12 +70,18 @@ func (s *steady) Write(b []byte) (int, error) {
 		if !isTimeout(err) {
 			return written, err
 		}
-		if n == 0 {
+		if quiet++; n > 0 {
+			quiet = 0
+		}
+		if quiet == stallSteps {
 			s.stalled.Store(true)
 			return written, err
 		}
 	}
 }
+
+// stallSteps is into how many steps the time without progress is cut.
+const stallSteps = 4
 
 // ReadFrom keeps io.Copy and the like from passing Write by.
 func (s *steady) ReadFrom(r io.Reader) (int64, error) {
@@ -124,11 +133,12 @@ func (c *conn) run(secure *tls.Config) {
 
 // next waits for a request, reads and answers it. An error ends the connection.
 func (c *conn) next() error {
-	s := c.p.settings.Load()
-	limit := s.ConnectTimeout()
-	if err := c.await(limit); err != nil {
+	if err := c.await(c.p.settings.Load().ConnectTimeout()); err != nil {
 		return err
 	}
+	// Only now: a configuration may have come while the connection was idle.
+	s := c.p.settings.Load()
+	limit := s.ConnectTimeout()
 	defer c.phase.CompareAndSwap(working, waiting)
 	if err := c.head.Read(c.in); err != nil {
 		return c.refuse(err)

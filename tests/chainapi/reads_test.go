@@ -63,7 +63,7 @@ func TestReadsGoOnWhenNodesDie(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, 2))
 		var clients sync.WaitGroup
 		quit := make(chan struct{})
-		for k := range 8 {
+		for k := range 4 {
 			c := w.client()
 			clients.Go(func() {
 				for i := uint32(0); ; i++ {
@@ -83,7 +83,7 @@ func TestReadsGoOnWhenNodesDie(t *testing.T) {
 				}
 			})
 		}
-		for range 20 {
+		for range 12 {
 			// One archive and up to two live nodes at a time.
 			dead := []*simulator.API{w.apis[random.IntN(2)], w.apis[2+random.IntN(3)]}
 			if other := w.apis[2+random.IntN(3)]; other != dead[1] {
