@@ -46,6 +46,8 @@ type failure struct {
 	timeout bool
 	// ours: it was not the node's time that ran out, but the request's.
 	ours bool
+	// left: nobody waits for the answer any more.
+	left bool
 	err  error
 }
 
@@ -86,7 +88,7 @@ func (c *client) do(q *call) (*response, *failure) {
 			if w, err = c.open(q.gone, left); err != nil {
 				var timeout interface{ Timeout() bool }
 				slow := errors.As(err, &timeout) && timeout.Timeout()
-				return nil, &failure{err: err, timeout: slow, ours: slow && ours}
+				return nil, &failure{err: err, timeout: slow, ours: slow && ours, left: q.gone != nil && q.gone.Err() != nil}
 			}
 		}
 		stop := func() bool { return true }
@@ -99,7 +101,10 @@ func (c *client) do(q *call) (*response, *failure) {
 			return r, nil
 		}
 		w.Close()
-		if !reused || q.single || fail.timeout || q.gone != nil && q.gone.Err() != nil {
+		if q.gone != nil && q.gone.Err() != nil {
+			fail.left = true
+		}
+		if !reused || q.single || fail.timeout || fail.left {
 			return nil, fail
 		}
 		// The others that are idle are as old.
@@ -260,6 +265,7 @@ func (r *response) peek(most int) (body []byte, whole bool, err error) {
 		n, err := r.read(part[:min(cap(part), most+1-begin.Len())])
 		begin.Write(part[:n])
 		if err != nil && err != io.EOF {
+			r.begin = begin.Bytes()
 			return nil, false, err
 		}
 	}

@@ -21,6 +21,13 @@ type exchange struct {
 	// region is what is known of a block request's block.
 	region string
 
+	// reply is set while the answer is not to be written yet; it then becomes
+	// what writes it.
+	reply func() error
+	// keep takes an answer into the cache, kept is the one that it took; nil
+	// while there is nothing to keep.
+	keep func(*entry)
+	kept *entry
 	// slot is the API on which the request has a slot, inside whether it has a
 	// place among the requests of the port.
 	slot   *API
@@ -113,6 +120,10 @@ func (x *exchange) answer(o own) error {
 
 // relay passes on the answer of an API. It ends the response.
 func (x *exchange) relay(a *API, r *response) error {
+	if x.reply != nil {
+		x.reply = func() error { return x.relay(a, r) }
+		return nil
+	}
 	x.by = a
 	most := x.s.api.MaxResponse
 	if x.class == Push {
@@ -174,6 +185,10 @@ const (
 
 // none answers for want of an upstream.
 func (x *exchange) none(o own) error {
+	if x.reply != nil {
+		x.reply = func() error { return x.none(o) }
+		return nil
+	}
 	x.by = nil
 	return x.answer(o)
 }

@@ -1,6 +1,7 @@
 package chainapi
 
 import (
+	"context"
 	"encoding/json"
 	"time"
 )
@@ -30,6 +31,9 @@ func (x *exchange) forward() error {
 			if p.irreversible {
 				x.region = irreversible
 			}
+			if p.irreversible && x.cacheable() {
+				return x.cached(p.candidates, judgeBlock(p, q))
+			}
 			return x.ask(p.candidates, judgeBlock(p, q))
 		}
 		x.region = unhinted
@@ -47,21 +51,20 @@ func (x *exchange) forward() error {
 	}
 }
 
-// judge says what an answer means. unknown tells that it is nodeos's Unknown
-// Block, last that nobody is left to ask.
-type judge func(a *API, status int, unknown, last bool) verdict
+// judge says what an answer means. last tells that nobody is left to ask.
+type judge func(a *API, got *attempt, last bool) verdict
 
-// judgeState: any answer but 503 is final.
-func judgeState(_ *API, status int, _, _ bool) verdict {
-	if status == 503 {
+// judgeState: any answer is final, unless the node is busy.
+func judgeState(_ *API, got *attempt, _ bool) verdict {
+	if got.busy {
 		return next
 	}
 	return final
 }
 
 // judgeInfo: a node that fails is passed over while one is left.
-func judgeInfo(_ *API, status int, _, last bool) verdict {
-	if status == 503 || status >= 500 && !last {
+func judgeInfo(_ *API, got *attempt, last bool) verdict {
+	if got.busy || got.status >= 500 && !last {
 		return next
 	}
 	return final
@@ -72,13 +75,13 @@ func judgeBlock(p plan, q Question) judge {
 	if !p.irreversible {
 		return judgeState
 	}
-	return func(a *API, status int, unknown, _ bool) verdict {
+	return func(a *API, got *attempt, _ bool) verdict {
 		switch {
-		case status == 503:
+		case got.busy:
 			return next
-		case status == 404:
+		case got.status == 404:
 			return keep
-		case status != 400 || !unknown:
+		case !got.unknown:
 			return final
 		case q.ByID && a.final(q.Num):
 			return final
@@ -109,7 +112,13 @@ func (x *exchange) ask(list []*API, decide judge) error {
 		if passed != "" {
 			x.p.Stats.Retries.Inc(passed)
 		}
-		got, fail := x.try(a)
+		var got attempt
+		var fail *failure
+		if wait, ok := x.hedges(a, list, most); ok {
+			a, got, fail = x.race(a, &list, wait)
+		} else {
+			got, fail = x.try(a, nil)
+		}
 		if fail != nil {
 			x.release()
 			passed = fail.retry()
@@ -120,10 +129,10 @@ func (x *exchange) ask(list []*API, decide judge) error {
 		}
 		v := final
 		if got.whole {
-			v = decide(a, got.status, got.unknown, x.tries == most || len(list) == 0)
+			v = decide(a, &got, x.tries == most || len(list) == 0)
 		}
 		if v == final {
-			return x.relay(a, got.response)
+			return x.finish(a, got.response)
 		}
 		passed = got.retry()
 		if v == keep {
@@ -165,8 +174,8 @@ func (k *kept) put(by *API, r *response) {
 type attempt struct {
 	*response
 	status int
-	// unknown: it is nodeos's Unknown Block.
-	unknown bool
+	// busy: the node has no time, now. unknown: it is nodeos's Unknown Block.
+	busy, unknown bool
 	// whole is false for a body too large to be judged; such an answer is final.
 	whole bool
 }
@@ -178,7 +187,7 @@ func (a *attempt) retry() Retry {
 		return RetryUnknownBlock
 	case a.status == 404:
 		return RetryNotFound
-	case a.status == 503:
+	case a.busy:
 		return RetryBusy
 	}
 	return RetryError
@@ -228,15 +237,28 @@ func (x *exchange) pick(list *[]*API) *API {
 }
 
 // try makes one attempt at an API, on which the request has a slot. Of what may
-// move on to the next candidate it reads the body.
-func (x *exchange) try(a *API) (attempt, *failure) {
+// move on to the next candidate it reads the body. gone ends it early; nil never
+// does.
+func (x *exchange) try(a *API, gone context.Context) (attempt, *failure) {
 	x.tries++
-	r, fail := a.link.client.do(&x.call)
+	return x.attempt(a, gone)
+}
+
+// attempt is try without counting it. It may run beside another one.
+func (x *exchange) attempt(a *API, gone context.Context) (attempt, *failure) {
+	call := x.call
+	call.gone = gone
+	from := time.Now()
+	r, fail := a.link.client.do(&call)
 	if fail != nil {
 		x.broke(a, fail)
 		return attempt{}, fail
 	}
+	if x.class == Block || x.class == Info {
+		a.link.heads.add(time.Since(from))
+	}
 	got := attempt{response: r, status: r.head.StatusCode(), whole: true}
+	got.busy = x.s.isBusy(got.status)
 	if x.region == irreversible && (got.status == 400 || got.status == 404) {
 		body, whole, err := r.peek(maxClassified)
 		if err != nil { // it broke off before it could be judged
@@ -247,15 +269,18 @@ func (x *exchange) try(a *API) (attempt, *failure) {
 		}
 		got.whole, got.unknown = whole, whole && got.status == 400 && isUnknownBlock(body)
 	}
-	x.tally(a, got.status, got.unknown)
+	x.tally(a, &got)
 	return got, nil
 }
 
 // broke takes in an attempt that failed in transport.
 func (x *exchange) broke(a *API, fail *failure) {
-	if fail.timeout {
+	switch {
+	case fail.left:
+		return
+	case fail.timeout:
 		a.link.requests.Inc(ResultTimeout)
-	} else {
+	default:
 		a.link.requests.Inc(ResultConnect)
 	}
 	if !fail.ours {
@@ -264,16 +289,16 @@ func (x *exchange) broke(a *API, fail *failure) {
 }
 
 // tally counts an answer.
-func (x *exchange) tally(a *API, status int, unknown bool) {
+func (x *exchange) tally(a *API, got *attempt) {
 	switch {
-	case status == 503:
+	case got.busy:
 		a.link.requests.Inc(ResultBusy)
 		x.p.overloaded(a.link)
-	case status/100 == 2:
+	case got.status/100 == 2:
 		a.link.requests.Inc(ResultOK)
-	case unknown:
+	case got.unknown:
 		a.link.requests.Inc(ResultUnknownBlock)
-	case status == 404:
+	case got.status == 404:
 		a.link.requests.Inc(ResultNotFound)
 	default:
 		a.link.requests.Inc(ResultError)
@@ -309,7 +334,7 @@ func (x *exchange) once(list []*API) error {
 		if passed {
 			x.p.Stats.Retries.Inc(RetryConnect)
 		}
-		got, fail := x.try(a)
+		got, fail := x.try(a, nil)
 		switch {
 		case fail == nil:
 			return x.relay(a, got.response)

@@ -24,6 +24,8 @@ type link struct {
 	client   *client
 	slots    slots
 	requests fleet.Labelled[Result]
+	// heads are how long it took to the heads of the last answers.
+	heads latency
 }
 
 func newLink(address string, dial Dial) *link {

@@ -70,6 +70,7 @@ func (o *owner) publish() {
 func (o *owner) update(cfg *config.Listener) {
 	s := newSettings(cfg)
 	o.p.settings.Store(s)
+	o.p.cache.resize(s.api.Cache)
 	o.dirty = true
 	type key struct {
 		endpoint string

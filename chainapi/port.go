@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -30,6 +31,8 @@ type Port struct {
 	// calls.
 	primary atomic.Pointer[link]
 	turns   atomic.Uint64
+	cache   cache
+	hedging budget
 
 	mu      sync.Mutex
 	conns   map[*conn]struct{}
@@ -43,15 +46,27 @@ type settings struct {
 	api   *config.ChainAPI
 	rules Rules
 	cors  []byte
+	// busy are the status codes that mean that a node is busy.
+	busy map[int]bool
 }
 
 func newSettings(cfg *config.Listener) *settings {
 	api := cfg.ChainAPI
+	busy := map[int]bool{503: true}
+	for _, text := range api.BusyStatuses {
+		if code, err := strconv.Atoi(text); err == nil { // checked with the configuration
+			busy[code] = true
+		}
+	}
 	return &settings{
+		busy:     busy,
 		Listener: cfg, api: api, cors: corsHeaders(api.CORS),
 		rules: Rules{LiveFirst: api.BlockSource == "live_first", MaxAttempts: int(api.MaxAttempts), Lag: cfg.LiveLagBlocks},
 	}
 }
+
+// isBusy reports whether an answer means that the node has no time.
+func (s *settings) isBusy(status int) bool { return s.busy[status] }
 
 // allows reports whether a class is forwarded.
 func (s *settings) allows(c Class) bool { return slices.Contains(s.api.Allow, string(c)) }

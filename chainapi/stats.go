@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"flotilla/gateway/fleet"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Rejection is why a client was turned away, as metrics label it.
@@ -57,11 +59,31 @@ const (
 	PushAmbiguous PushResult = "ambiguous"
 )
 
+// HedgeResult is what became of a second node that was asked beside a slow one.
+type HedgeResult string
+
+// The results of hedges: the answer came from the second node, or not.
+const (
+	HedgeWon  HedgeResult = "won"
+	HedgeLost HedgeResult = "lost"
+)
+
+// CacheResult is how a request for an irreversible block met the cache.
+type CacheResult string
+
+// The results: the answer was there, it was that of a request at the same time,
+// or a node had to be asked.
+const (
+	CacheHit    CacheResult = "hit"
+	CacheShared CacheResult = "shared"
+	CacheMiss   CacheResult = "miss"
+)
+
 // Codes are the classes of status codes in requests_total.
 var Codes = []string{"2xx", "3xx", "4xx", "5xx"}
 
-// Bounds are the buckets of the duration histograms, in seconds.
-var Bounds = []float64{0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}
+// bounds are the buckets of the duration histograms, in seconds.
+var bounds = []float64{0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}
 
 // Stats are the counters of a port. All of it is safe for concurrent use.
 type Stats struct {
@@ -69,6 +91,8 @@ type Stats struct {
 	Retries       fleet.Labelled[Retry]
 	BlockRequests fleet.Labelled[Served]
 	Pushes        fleet.Labelled[PushResult]
+	Hedges        fleet.Labelled[HedgeResult]
+	CacheLookups  fleet.Labelled[CacheResult]
 	// InFlight is how many requests are being forwarded.
 	InFlight atomic.Int64
 	// Connections is how many client connections are open.
@@ -79,10 +103,8 @@ type Stats struct {
 
 // classStats are the answered requests of one class.
 type classStats struct {
-	codes   [4]atomic.Uint64
-	buckets [13]atomic.Uint64
-	// micros is the sum of the durations.
-	micros atomic.Uint64
+	codes     [4]atomic.Uint64
+	durations prometheus.Histogram
 }
 
 func newStats() *Stats {
@@ -91,10 +113,14 @@ func newStats() *Stats {
 		Retries:       fleet.NewLabelled(RetryUnknownBlock, RetryNotFound, RetryBusy, RetryConnect, RetryTimeout, RetryError),
 		BlockRequests: fleet.NewLabelled(IrreversibleLive, IrreversibleFrozen, IrreversibleNone, ReversibleLive, ReversibleNone, UnhintedLive, UnhintedNone),
 		Pushes:        fleet.NewLabelled(PushOK, PushError, PushAmbiguous),
+		Hedges:        fleet.NewLabelled(HedgeWon, HedgeLost),
+		CacheLookups:  fleet.NewLabelled(CacheHit, CacheShared, CacheMiss),
 		classes:       map[Class]*classStats{},
 	}
 	for _, c := range Classes {
-		s.classes[c] = &classStats{}
+		s.classes[c] = &classStats{durations: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "fleet_router_api_request_duration_seconds", Buckets: bounds,
+		})}
 	}
 	return s
 }
@@ -103,28 +129,13 @@ func newStats() *Stats {
 func (s *Stats) answered(class Class, status int, took time.Duration) {
 	c := s.classes[class]
 	c.codes[min(max(status/100-2, 0), 3)].Add(1)
-	i := 0
-	for i < len(Bounds) && took.Seconds() > Bounds[i] {
-		i++
-	}
-	c.buckets[i].Add(1)
-	c.micros.Add(uint64(took.Microseconds()))
+	c.durations.Observe(took.Seconds())
 }
 
 // Requests is how many requests of a class were answered with a code, which is
 // an index of Codes.
 func (s *Stats) Requests(class Class, code int) uint64 { return s.classes[class].codes[code].Load() }
 
-// Durations is the histogram of a class: count, sum in seconds, and the
-// cumulative buckets by their bound.
-func (s *Stats) Durations(class Class) (count uint64, sum float64, buckets map[float64]uint64) {
-	c := s.classes[class]
-	buckets = make(map[float64]uint64, len(Bounds))
-	for i := range c.buckets {
-		count += c.buckets[i].Load()
-		if i < len(Bounds) {
-			buckets[Bounds[i]] = count
-		}
-	}
-	return count, float64(c.micros.Load()) / 1e6, buckets
-}
+// Durations is the histogram of a class: from the head of a request to the head
+// of its answer, in seconds.
+func (s *Stats) Durations(class Class) prometheus.Metric { return s.classes[class].durations }

@@ -62,8 +62,7 @@ var apiMetrics = []metric[*chainapi.Port]{
 	{family{"fleet_router_api_request_duration_seconds", histogram, "Time from the head of a request to the head of its answer.", []string{"class"}},
 		func(p *chainapi.Port, to sink) {
 			for _, class := range chainapi.Classes {
-				count, sum, buckets := p.Stats.Durations(class)
-				to.distribution(count, sum, buckets, string(class))
+				to.histogram(p.Stats.Durations(class), string(class))
 			}
 		}},
 	{family{"fleet_router_api_in_flight", gauge, "Requests being forwarded.", nil},
@@ -81,6 +80,14 @@ var apiMetrics = []metric[*chainapi.Port]{
 		}},
 	{family{"fleet_router_api_pushes_total", counter, "Pushes by how they ended.", []string{"result"}},
 		func(p *chainapi.Port, to sink) { eachLabel(&p.Stats.Pushes, to) }},
+	{family{"flotilla_chain_api_connections_open", gauge, "Client connections open now.", nil},
+		func(p *chainapi.Port, to sink) { to.value(float64(p.Stats.Connections.Load())) }},
+	{family{"flotilla_chain_api_hedges_total", counter, "Reads for which a second node was asked, by whether its answer was taken.", []string{"result"}},
+		func(p *chainapi.Port, to sink) { eachLabel(&p.Stats.Hedges, to) }},
+	{family{"flotilla_chain_api_cache_lookups_total", counter, "Requests for irreversible blocks by how they met the cache.", []string{"result"}},
+		func(p *chainapi.Port, to sink) { eachLabel(&p.Stats.CacheLookups, to) }},
+	{family{"flotilla_chain_api_cache_bytes", gauge, "Memory that cached answers take.", nil},
+		func(p *chainapi.Port, to sink) { to.value(float64(p.CacheBytes())) }},
 }
 
 // servesAPI reports whether any listener has a chain API.

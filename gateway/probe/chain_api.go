@@ -2,6 +2,7 @@ package probe
 
 import (
 	"flotilla/gateway/config"
+	"flotilla/gateway/fleet"
 	"flotilla/gateway/ship"
 )
 
@@ -28,7 +29,7 @@ func (l *Listener) Unserved() []ship.Range {
 			}
 		}
 	}
-	return subtract(merge(archived), merge(served))
+	return subtract(fleet.Merge(archived), fleet.Merge(served))
 }
 
 // subtract is what of a is not in b. Both are ascending, and neither has ranges

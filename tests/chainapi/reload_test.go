@@ -49,7 +49,7 @@ func TestReload(t *testing.T) {
 		}
 
 		// And comes back.
-		put(w.whole(w.changed(func(*config.Listener, *config.ChainAPI) {})))
+		put(w.whole(w.changed(nothing)))
 		if got := w.ask(c, getAccount, "{}"); got.node() != "n0" {
 			t.Errorf("after it is back: %d %s", got.status, got.body)
 		}
@@ -73,7 +73,7 @@ func TestReload(t *testing.T) {
 		if _, err := w.post(c, getAccount, "{}"); err == nil {
 			t.Error("a request was answered without a chain API")
 		}
-		put(w.whole(w.changed(func(*config.Listener, *config.ChainAPI) {})))
+		put(w.whole(w.changed(nothing)))
 		if got := w.ask(w.client(), getAccount, "{}"); got.status != 200 {
 			t.Errorf("%d %s", got.status, got.body)
 		}

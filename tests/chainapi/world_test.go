@@ -223,6 +223,8 @@ func (w *world) changed(change func(*config.Listener, *config.ChainAPI)) *config
 	l, a := *w.Config, *w.Config.ChainAPI
 	l.ChainAPI = &a
 	change(&l, &a)
+	// A configuration that is the same is not put in force.
+	l.MaxConnections++
 	return &l
 }
 
@@ -238,3 +240,6 @@ func readAnswer(r *bufio.Reader, method string) (answer, error) {
 	_, err = io.Copy(&text, res.Body)
 	return answer{status: res.StatusCode, body: text.String(), header: res.Header}, err
 }
+
+// nothing is a change that is none.
+func nothing(*config.Listener, *config.ChainAPI) {}
