@@ -24,7 +24,8 @@ type Options struct {
 	// Version and Commit show in flotilla_build_info.
 	Version, Commit string
 	// Ready is called once, when every port is open, with the addresses by
-	// listener name; that of the admin port is under "admin". Nil is allowed.
+	// listener name; that of a chain API is under "NAME/chain_api", that of the
+	// admin port under "admin". Nil is allowed.
 	Ready func(map[string]net.Addr)
 	// Network is where ports are opened and nodes are dialed; nil is TCP.
 	Network Network
@@ -93,6 +94,7 @@ type gateway struct {
 	listeners map[string]*listener
 	ports     portSet
 	admin     *adminPort
+	control   *admin.Control
 	// leaving waits for listeners that the configuration has no more.
 	leaving sync.WaitGroup
 	state   atomic.Pointer[admin.State]
@@ -109,6 +111,9 @@ func (g *gateway) addresses() map[string]net.Addr {
 	all := map[string]net.Addr{}
 	for _, cfg := range g.cfg.Listeners {
 		all[cfg.Name] = g.ports[cfg.Address].Addr()
+		if cfg.ChainAPI != nil {
+			all[cfg.Name+"/chain_api"] = g.ports[cfg.ChainAPI.Address].Addr()
+		}
 	}
 	if g.admin != nil {
 		all["admin"] = g.admin.Addr()
@@ -118,12 +123,15 @@ func (g *gateway) addresses() map[string]net.Addr {
 
 // publish tells the admin port what runs.
 func (g *gateway) publish(change func(*admin.State)) {
-	s := &admin.State{Single: g.cfg.Single, Revision: g.revision, ReloadOK: true}
+	s := &admin.State{Single: g.cfg.Single, Revision: g.revision, ReloadOK: true, Control: g.control}
 	for _, cfg := range g.cfg.Listeners {
 		l := g.listeners[cfg.Name]
 		entry := admin.Listener{Config: cfg, Fleet: l.fleet, Policy: l.parts.Load().running, Explain: l.explain}
-		if certs := l.certs.Load(); certs != nil {
+		if certs := l.tls.now.Load(); certs != nil {
 			entry.Certificates = certs
+		}
+		if l.api != nil {
+			entry.ChainAPI = l.api.Port
 		}
 		s.Listeners = append(s.Listeners, entry)
 	}

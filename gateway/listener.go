@@ -3,11 +3,9 @@ package gateway
 import (
 	"context"
 	"crypto/tls"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,7 +15,6 @@ import (
 	"flotilla/gateway/pipeline"
 	"flotilla/gateway/ship/dial"
 	"flotilla/gateway/ship/session"
-	"flotilla/gateway/tlsfiles"
 )
 
 // listener is one client port's fleet and sessions. Its configuration may be
@@ -27,8 +24,10 @@ type listener struct {
 	log   *slog.Logger
 	fleet *fleet.Fleet
 	host  *session.Host
-	certs atomic.Pointer[certificates]
 	parts atomic.Pointer[parts]
+	// tls is what the port presents; api is nil without a chain API.
+	tls presented
+	api *chainAPI
 
 	// ctx ends everything; the fleet outlives the clients, as what they do
 	// while they end needs it.
@@ -45,56 +44,12 @@ type listener struct {
 	clients, background sync.WaitGroup
 }
 
-// certificates are what a TLS port presents, with what ends their watch.
-type certificates struct {
-	*tlsfiles.Certificates
-	files *config.TLS
-	stop  context.CancelFunc
-}
-
 // newListener makes a listener; nothing is dialed before start.
 func newListener(cfg *config.Listener, network Network, trust dial.Trust, log *slog.Logger) (*listener, error) {
 	l := &listener{name: cfg.Name, log: log.With("listener", cfg.Name), sessions: map[*session.Session]struct{}{}}
 	l.fleet = fleet.New(cfg, &dial.Dialer{Trust: trust, Connect: network.DialContext}, l.log)
 	l.host = &session.Host{Fleet: l.fleet, Pipeline: &pipeline.Pipeline{}, Log: l.log}
 	return l, nil
-}
-
-// loadCertificates loads what a configuration wants to present, or returns
-// what is in use already when that is the same.
-func (l *listener) loadCertificates(cfg *config.Listener) (*certificates, error) {
-	now := l.certs.Load()
-	if cfg.TLS == nil {
-		return nil, nil
-	}
-	if now != nil && reflect.DeepEqual(now.files, cfg.TLS) {
-		return now, nil
-	}
-	c, err := tlsfiles.Load(cfg.TLS)
-	if err != nil {
-		return nil, fmt.Errorf("listener %s: %w", cfg.Name, err)
-	}
-	for _, w := range c.Warnings() {
-		l.log.Warn("a certificate is out of its dates", "warning", w)
-	}
-	return &certificates{Certificates: c, files: cfg.TLS}, nil
-}
-
-// present puts certificates in use; nil makes it a plaintext port for the
-// connections to come.
-func (l *listener) present(c *certificates) {
-	old := l.certs.Swap(c)
-	if old == c {
-		return
-	}
-	if old != nil {
-		old.stop()
-	}
-	if c != nil {
-		ctx, stop := context.WithCancel(l.watching)
-		c.stop = stop
-		l.background.Go(func() { c.Watch(ctx, l.log) })
-	}
 }
 
 // start begins to watch the nodes. ctx ends the sessions; stop waits for them.
@@ -112,6 +67,9 @@ func (l *listener) stop() {
 	l.closed = true
 	l.mu.Unlock()
 	l.cancel()
+	if l.api != nil {
+		l.api.end()
+	}
 	l.clients.Wait()
 	l.blind()
 	l.background.Wait()
@@ -167,10 +125,10 @@ func (l *listener) serve(raw net.Conn) {
 
 func (l *listener) handshake(conn net.Conn) ([]byte, http.Header, net.Conn, error) {
 	cfg := l.fleet.Config()
-	if certs := l.certs.Load(); certs != nil {
+	if secure := l.tls.config(); secure != nil {
 		limit, cancel := context.WithTimeout(l.ctx, cfg.ConnectTimeout())
 		defer cancel()
-		secure := tls.Server(conn, certs.Config())
+		secure := tls.Server(conn, secure)
 		if err := secure.HandshakeContext(limit); err != nil {
 			return nil, nil, conn, err
 		}
@@ -214,5 +172,8 @@ func (l *listener) kill() {
 	defer l.mu.Unlock()
 	for s := range l.sessions {
 		s.Kill()
+	}
+	if l.api != nil {
+		l.api.Kill()
 	}
 }

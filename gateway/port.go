@@ -16,9 +16,15 @@ import (
 // swap their ports without either being closed for a moment.
 type port struct {
 	net.Listener
-	owner atomic.Pointer[listener]
+	owner atomic.Pointer[taker]
 	done  sync.WaitGroup
 }
+
+// taker is what connections are handed to; it must not block.
+type taker interface{ take(net.Conn) }
+
+// give makes t the owner of what is accepted from now on.
+func (p *port) give(t taker) { p.owner.Store(&t) }
 
 // acceptPause is how long accepting rests after a failure that may pass, such
 // as too many open files.
@@ -30,8 +36,8 @@ func (p *port) serve(ctx context.Context, log *slog.Logger) {
 		conn, err := p.Accept()
 		switch {
 		case err == nil:
-			if l := p.owner.Load(); l != nil {
-				l.take(conn)
+			if t := p.owner.Load(); t != nil {
+				(*t).take(conn)
 			} else {
 				conn.Close()
 			}

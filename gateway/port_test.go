@@ -358,10 +358,10 @@ func TestPortChangesHands(t *testing.T) {
 		if _, err := dial().Read(make([]byte, 1)); err != io.EOF {
 			t.Errorf("a connection that nobody wants: %v", err)
 		}
-		p.owner.Store(one)
+		p.give(one)
 		first := dial()
 		counts(1, 0)
-		p.owner.Store(two)
+		p.give(two)
 		second := dial()
 		counts(1, 1)
 		// The owner before is stopped; its connection goes, the other stays.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"reflect"
+	"time"
 
 	"flotilla/gateway/admin"
 	"flotilla/gateway/config"
@@ -47,7 +48,11 @@ type change struct {
 	fresh  map[string]*listener
 	certs  map[string]*certificates
 	parts  map[string]*parts
-	admin  net.Listener
+	// apiCerts are those of the chain API ports, by listener.
+	apiCerts map[string]*certificates
+	admin    net.Listener
+	// control is nil without a control API.
+	control *admin.Control
 	// moveAdmin: the admin port is to be exchanged for admin, which is nil for
 	// none.
 	moveAdmin bool
@@ -66,9 +71,13 @@ func (g *gateway) apply(cfg *config.Config) error {
 // prepare makes the listeners that are new, loads certificates and opens
 // ports. Its error names everything that is in the way at one of these steps.
 func (g *gateway) prepare(cfg *config.Config) (*change, error) {
-	c := &change{cfg: cfg, fresh: map[string]*listener{}, certs: map[string]*certificates{}, parts: map[string]*parts{}}
+	c := &change{cfg: cfg, fresh: map[string]*listener{}, certs: map[string]*certificates{}, parts: map[string]*parts{}, apiCerts: map[string]*certificates{}}
 	var failed []error
 	var wanted []string
+	var err error
+	if c.control, err = controlOf(cfg); err != nil {
+		failed = append(failed, err)
+	}
 	for _, lc := range cfg.Listeners {
 		wanted = append(wanted, lc.Address)
 		l := g.listeners[lc.Name]
@@ -80,12 +89,19 @@ func (g *gateway) prepare(cfg *config.Config) (*change, error) {
 			}
 			c.fresh[lc.Name] = l
 		}
-		certs, err := l.loadCertificates(lc)
+		certs, err := l.tls.load(lc.TLS, "listener "+lc.Name, l.log)
 		if err != nil {
 			failed = append(failed, err)
 		}
 		c.certs[lc.Name] = certs
 		if c.parts[lc.Name], err = l.loadParts(lc); err != nil {
+			failed = append(failed, err)
+		}
+		if lc.ChainAPI == nil {
+			continue
+		}
+		wanted = append(wanted, lc.ChainAPI.Address)
+		if c.apiCerts[lc.Name], err = l.loadAPI(lc); err != nil {
 			failed = append(failed, err)
 		}
 	}
@@ -129,7 +145,7 @@ func (g *gateway) prepareAdmin(c *change) error {
 func (g *gateway) commit(c *change) {
 	before := g.listeners
 	g.listeners = map[string]*listener{}
-	g.cfg = c.cfg
+	g.cfg, g.control = c.cfg, c.control
 	g.revision++
 	for address, p := range c.opened {
 		g.ports[address] = p
@@ -146,10 +162,15 @@ func (g *gateway) commit(c *change) {
 			l.fleet.Update(lc)
 			l.adopt(c.parts[lc.Name])
 		}
-		l.present(c.certs[lc.Name])
+		l.tls.put(l.watching, c.certs[lc.Name], &l.background, l.log)
 		g.listeners[lc.Name] = l
-		g.ports[lc.Address].owner.Store(l)
+		g.ports[lc.Address].give(l)
 		used[lc.Address] = true
+		g.commitAPI(l, lc, c.apiCerts[lc.Name])
+		if lc.ChainAPI != nil {
+			g.ports[lc.ChainAPI.Address].give(l.api)
+			used[lc.ChainAPI.Address] = true
+		}
 	}
 	g.publish(nil)
 	for _, p := range c.opened {
@@ -163,12 +184,20 @@ func (g *gateway) commit(c *change) {
 	}
 	for _, l := range before {
 		l.log.Info("the listener is no longer in the configuration; its clients are closed")
-		g.leaving.Go(l.stop)
+		g.leaving.Go(func() {
+			if l.api != nil {
+				defer time.AfterFunc(c.cfg.ShutdownGrace, l.api.Kill).Stop()
+			}
+			l.stop()
+		})
 	}
 	if c.moveAdmin {
 		g.openAdmin(c.admin)
 	}
 	for _, lc := range c.cfg.Listeners {
 		g.log.Info("listening", "listener", lc.Name, "address", g.ports[lc.Address].Addr().String(), "servers", len(lc.Servers), "tls", lc.TLS != nil)
+		if a := lc.ChainAPI; a != nil {
+			g.log.Info("chain API listening", "listener", lc.Name, "address", g.ports[a.Address].Addr().String(), "tls", a.TLS != nil)
+		}
 	}
 }

@@ -26,7 +26,8 @@ func newConfigTestCommand() *cobra.Command {
 		Long: "Validate a configuration, then ask every enabled server for its ABI and status.\n\n" +
 			"The exit code is 1 when the configuration is not valid, or when no server of a listener answers.\n" +
 			"With --strict it is 1 also when a server does not answer or is on another chain, when an archive\n" +
-			"reports another range than it declares, and when blocks are missing between archives and live nodes.",
+			"reports another range than it declares, when blocks are missing between archives and live nodes, and\n" +
+			"when archived blocks have no archive with an api_endpoint although there is a chain_api.",
 		Args: usageArgs(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out := cmd.OutOrStdout()
@@ -135,6 +136,27 @@ func printListener(out io.Writer, l *probe.Listener) {
 	if l.Stitched() {
 		printCoverage(out, l)
 	}
+	if l.ChainAPI != nil {
+		printChainAPI(out, l)
+	}
+}
+
+// printChainAPI lists who answers on the chain API of a listener.
+func printChainAPI(out io.Writer, l *probe.Listener) {
+	fmt.Fprintf(out, "  Chain API on %s\n", l.ChainAPI.Address)
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, s := range l.Servers {
+		if !s.Enabled {
+			continue
+		}
+		api := s.APIEndpoint
+		if api == "" {
+			api = "-"
+		}
+		fmt.Fprintf(table, "    %s\t%s\t%s\n", oneLine(s.Name), s.Role, oneLine(api))
+	}
+	// Errors of the output show up when the closing line is written, too.
+	_ = table.Flush()
 }
 
 // row is the cells of one server.

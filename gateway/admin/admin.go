@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"flotilla/chainapi"
 	"flotilla/gateway/config"
 	"flotilla/gateway/fleet"
 	"flotilla/policies"
@@ -31,6 +32,8 @@ type State struct {
 	// ReloadError then says why. A process that has never reloaded is ok.
 	ReloadOK    bool
 	ReloadError string
+	// Control is nil while there is no control API.
+	Control *Control
 	// Draining is true from the first moment of a shutdown on.
 	Draining bool
 }
@@ -44,6 +47,8 @@ type Listener struct {
 	Explain func(explain.Question) explain.Answer
 	// Certificates is nil for a plaintext port.
 	Certificates Certificates
+	// ChainAPI is nil for a listener without one.
+	ChainAPI *chainapi.Port
 }
 
 // Certificates tells when the first certificate of a port expires.

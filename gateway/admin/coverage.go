@@ -25,7 +25,7 @@ type (
 		FrozenUnreported int                    `json:"frozen_unreported"`
 		ABI              *coverageABI           `json:"abi"` // of a stitched listener only
 		Logs             map[string]coverageLog `json:"logs"`
-		ChainAPI         *struct{}              `json:"chain_api"` // not served yet
+		ChainAPI         *coverageChainAPI      `json:"chain_api"`
 	}
 	coverageABI struct {
 		Fingerprint string   `json:"fingerprint"`
@@ -103,6 +103,9 @@ func describeListener(l *Listener, single bool) coverageListener {
 	if v.ChainID != nil {
 		id := v.ChainID.String()
 		d.ChainID = &id
+	}
+	if l.ChainAPI != nil {
+		d.ChainAPI = describeAPI(l.ChainAPI)
 	}
 	for _, log := range fleet.Logs {
 		d.Logs[log.String()] = describeLog(v, v.Coverage(log, head.Num))

@@ -65,7 +65,7 @@ func (s sink) value(v float64, extra ...string) {
 }
 
 // histogram adds what h has observed.
-func (s sink) histogram(h prometheus.Metric) {
+func (s sink) histogram(h prometheus.Metric, extra ...string) {
 	var now dto.Metric
 	if err := h.Write(&now); err != nil {
 		s.add(nil, err)
@@ -75,7 +75,7 @@ func (s sink) histogram(h prometheus.Metric) {
 	for _, b := range now.GetHistogram().GetBucket() {
 		buckets[b.GetUpperBound()] = b.GetCumulativeCount()
 	}
-	m, err := prometheus.NewConstHistogram(s.desc, now.GetHistogram().GetSampleCount(), now.GetHistogram().GetSampleSum(), buckets, s.labels...)
+	m, err := prometheus.NewConstHistogram(s.desc, now.GetHistogram().GetSampleCount(), now.GetHistogram().GetSampleSum(), buckets, slices.Concat(s.labels, extra)...)
 	s.add(m, err)
 }
 
@@ -126,6 +126,15 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 			}
 			collect(out, upstreamMetrics, u, upstreamNames, slices.Concat(name, []string{u.Server.Endpoint, u.Server.Name}))
 		}
+		if l.ChainAPI == nil {
+			continue
+		}
+		collect(out, apiMetrics, l.ChainAPI, names, name)
+		apis := l.ChainAPI.View().APIs
+		for j := range apis {
+			a := &apis[j]
+			collect(out, apiUpstreamMetrics, a, upstreamNames, slices.Concat(name, []string{a.Server.Endpoint, a.Server.Name}))
+		}
 	}
 }
 
@@ -140,8 +149,8 @@ func newRegistry(state func() *State, version, commit string) *prometheus.Regist
 }
 
 // declared are our own families by name. Each has HELP and TYPE lines in every
-// scrape, with or without a series.
-func declared() []family {
+// scrape, with or without a series; those of chain APIs only when there is one.
+func declared(chainAPI bool) []family {
 	var all []family
 	for _, m := range processMetrics {
 		all = append(all, m.family)
@@ -155,13 +164,21 @@ func declared() []family {
 	for _, m := range upstreamMetrics {
 		all = append(all, m.family)
 	}
+	if chainAPI {
+		for _, m := range apiMetrics {
+			all = append(all, m.family)
+		}
+		for _, m := range apiUpstreamMetrics {
+			all = append(all, m.family)
+		}
+	}
 	slices.SortFunc(all, func(a, b family) int { return cmp.Compare(a.name, b.name) })
 	return all
 }
 
 // metrics is the text exposition. Series that cannot be told apart are left
 // out and logged, as the rest is worth having.
-func (s *Server) metrics(*State, *http.Request) answer {
+func (s *Server) metrics(st *State, _ *http.Request) answer {
 	gathered, err := s.registry.Gather()
 	if err != nil {
 		s.log.Warn("some metrics are missing from a scrape", "error", err)
@@ -175,7 +192,7 @@ func (s *Server) metrics(*State, *http.Request) answer {
 		}
 	}
 	// The encoder refuses families without a series.
-	for _, f := range declared() {
+	for _, f := range declared(st.servesAPI()) {
 		if !present[f.name] {
 			fmt.Fprintf(&text, "# HELP %s %s\n# TYPE %s %s\n", f.name, f.help, f.name, f.kind)
 		}

@@ -147,6 +147,23 @@ hold_closes_total counter L why
 predials_total counter L result
 client_protocol_errors_total counter L kind
 too_large_closes_total counter L
+upstream_api_up gauge U
+upstream_api_chain_id_mismatch gauge U
+upstream_api_head_block gauge U
+upstream_api_earliest_block gauge U
+upstream_api_blocks_begin_block gauge U
+upstream_api_blocks_end_block gauge U
+upstream_api_verified gauge U
+upstream_api_in_flight gauge U
+upstream_api_max_in_flight gauge U
+upstream_api_requests_total counter U result
+api_requests_total counter L class code
+api_request_duration_seconds histogram L class
+api_in_flight gauge L
+api_rejected_total counter L reason
+api_retries_total counter L reason
+api_block_requests_total counter L region role
+api_pushes_total counter L result
 `
 
 // declaredLines are our families as "name kind labels", with the labels of
@@ -168,6 +185,12 @@ func declaredLines() []string {
 	for _, m := range upstreamMetrics {
 		add(m.family, upstreamLabels)
 	}
+	for _, m := range apiMetrics {
+		add(m.family, listenerLabels)
+	}
+	for _, m := range apiUpstreamMetrics {
+		add(m.family, upstreamLabels)
+	}
 	slices.Sort(lines)
 	return lines
 }
@@ -184,7 +207,7 @@ func TestPeersFamiliesAreDeclared(t *testing.T) {
 		}
 		n++
 	}
-	if n != 57 {
+	if n != 74 {
 		t.Errorf("the list has %d families", n)
 	}
 }
@@ -224,7 +247,7 @@ func TestManualListsEveryFamily(t *testing.T) {
 func TestEveryFamilyIsDeclaredWithoutSeries(t *testing.T) {
 	s := serving(State{ReloadOK: true, Revision: 3})
 	got := scrapeOf(t, s)
-	for _, f := range declared() {
+	for _, f := range declared(false) {
 		if got.types[f.name] != string(f.kind) {
 			t.Errorf("%s has the type %q, %q was due", f.name, got.types[f.name], f.kind)
 		}

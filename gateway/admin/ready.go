@@ -39,20 +39,18 @@ func scopeOf(query string) (scope string, ok bool) {
 	return scopeTip, true
 }
 
-// noChainAPI is the reason for scope api: no listener serves a chain API.
-const noChainAPI = "no chain API configured"
-
-// checkScope answers what does not depend on any upstream: bad scopes, a
-// shutdown, and scope api. It reports false when the upstreams decide; history
-// is then whether the archives count, too.
-func checkScope(st *State, r *http.Request, notReady string) (a answer, history, done bool) {
+// checkScope answers what does not depend on any upstream, bad scopes and a
+// shutdown, and scope api, which has upstreams of its own. of is the listener
+// that is asked for, nil for all. It reports false when the upstreams decide;
+// history is then whether the archives count, too.
+func checkScope(st *State, of *Listener, r *http.Request, notReady string) (a answer, history, done bool) {
 	switch scope, ok := scopeOf(r.URL.RawQuery); {
 	case !ok:
 		return line(http.StatusBadRequest, "unknown scope '%s'; use tip, history or api", scope), false, true
 	case st.Draining:
 		return line(http.StatusServiceUnavailable, "not ready: shutting down"), false, true
 	case scope == scopeAPI:
-		return line(http.StatusServiceUnavailable, "%s: %s", notReady, noChainAPI), false, true
+		return readyAPI(st, of, notReady), false, true
 	default:
 		return answer{}, scope == scopeHistory, false
 	}
@@ -64,7 +62,7 @@ func ready(st *State, r *http.Request) answer {
 }
 
 func readyAll(st *State, r *http.Request) answer {
-	a, history, done := checkScope(st, r, "not ready")
+	a, history, done := checkScope(st, nil, r, "not ready")
 	if done {
 		return a
 	}
@@ -103,7 +101,7 @@ func readyOf(name string) route {
 		if l == nil {
 			return notFound
 		}
-		a, history, done := checkScope(st, r, "not ready ("+name+")")
+		a, history, done := checkScope(st, l, r, "not ready ("+name+")")
 		if done {
 			return a
 		}

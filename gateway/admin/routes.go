@@ -64,6 +64,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	a := notFound
 	switch found := s.route(r.URL.Path); {
+	case strings.HasPrefix(r.URL.Path, controlPrefix):
+		var allow string
+		if a, allow = s.control(s.state(), r); allow != "" {
+			h.Set("Allow", allow)
+		}
 	case found == nil:
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		h.Set("Allow", "GET,HEAD")

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net"
 	"reflect"
 	"slices"
 	"strings"
@@ -80,8 +81,29 @@ func checkListenerAPI(d *decoder, l *draft) {
 	if d.given(a, "push_servers") && !d.broken(a, "push_servers") {
 		checkPushServers(d, a, usable)
 	}
-	d.advise(l, "chain_api", "has no effect: this version does not serve it yet", "")
 	l.ChainAPI = &a.ChainAPI
+	adviseAPI(d, l, a)
+}
+
+// adviseAPI warns of what a chain API does that may not be wanted (spec "config"
+// 3.5).
+func adviseAPI(d *decoder, l *draft, a *apiDraft) {
+	live := false
+	for _, s := range l.Servers {
+		live = live || s.Enabled && s.Role == Live && s.APIEndpoint != ""
+		if s.Enabled && s.Role == Frozen && s.APIEndpoint == "" {
+			d.advise(s, "", "is left out of the chain API, because it has no api_endpoint", "give it one, unless it has no block log")
+		}
+	}
+	if !live && !d.broken(l, "server") {
+		d.advise(l, "chain_api", "has no live server with an api_endpoint, so get_info, state calls, pushes and reversible blocks get 503", "")
+	}
+	if slices.Contains(a.Allow, "push") {
+		d.advise(a, "allow", "has push: whoever reaches the port can have transactions relayed", "")
+	}
+	if host, _, err := net.SplitHostPort(a.Address); err == nil && isWildcard(host) {
+		d.advise(l, "chain_api", fmt.Sprintf("listens on %s, all interfaces, and does not ask who calls", a.Address), "give an address that only the callers reach")
+	}
 }
 
 func checkPushServers(d *decoder, a *apiDraft, usable map[string]bool) {

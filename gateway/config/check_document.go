@@ -33,7 +33,7 @@ func checkDashboard(d *decoder, target any) {
 		b.AllowedHosts[i] = strings.ToLower(strings.TrimSpace(host))
 	}
 	if b.Enabled {
-		d.advise(b, "", "has no effect: this version does not serve the dashboard yet", "")
+		d.advise(b, "", "has no page: this version does not serve it, but only the control of upstreams", "")
 	}
 }
 

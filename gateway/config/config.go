@@ -67,7 +67,7 @@ type Listener struct {
 	Policy *Policy
 	// Stages are those of its own, in file order.
 	Stages []*Stage
-	// ChainAPI is nil when off. This version does not serve it.
+	// ChainAPI is nil when off.
 	ChainAPI *ChainAPI
 
 	// MaxConnections caps client connections, 1 to 1000000.
@@ -233,6 +233,14 @@ type ChainAPI struct {
 	MaxAttempts uint32
 	// Probe is the period of the health probes.
 	Probe time.Duration
+	// BusyStatuses are status codes beside 503 that mean that a node is busy.
+	BusyStatuses []string
+	// HedgePercent is for how many of 100 block and info reads a second node may
+	// be asked when the first is slow; 0 is off.
+	HedgePercent int
+	// Cache bounds the memory for answers about irreversible blocks, in bytes; 0
+	// is off.
+	Cache int64
 	// CORS is nil when off.
 	CORS *CORS
 	// TLS is nil for a plaintext port; it is the listener's when the file

@@ -209,6 +209,12 @@ var apiSchema = &schema{
 				at: at(func(a *apiDraft) *uint32 { return &a.MaxAttempts })},
 			{hcl: "probe", json: "probe_ms", kind: millis, min: 100, max: 60_000, def: "1s",
 				at: at(func(a *apiDraft) *time.Duration { return &a.Probe })},
+			{hcl: "busy_statuses", json: "busy_statuses", kind: enums, values: []string{"429", "500", "502", "504"},
+				at: at(func(a *apiDraft) *[]string { return &a.BusyStatuses })},
+			{hcl: "hedge_percent", json: "hedge_percent", kind: count, max: 100, def: "0",
+				at: at(func(a *apiDraft) *int { return &a.HedgePercent })},
+			{hcl: "cache", json: "cache_bytes", kind: size, min: 1 << 20, zero: true, max: maxSize, clamp: true, def: "0B",
+				at: at(func(a *apiDraft) *int64 { return &a.Cache })},
 			{hcl: "cors", json: "cors", kind: object, nullable: true, sub: corsSchema,
 				open: func(parent any) any {
 					a := parent.(*apiDraft)

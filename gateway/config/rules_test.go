@@ -315,7 +315,13 @@ var jsonWarnings = []rule{
 		`, {"name": "c", "endpoint": "h:1", "enabled": true, "role": "frozen", "range": {"begin": 7, "end": 9}}]`), words("servers", "[5, 7)")},
 	{"api_endpoint alone", jsonWith(`"servers": [` + server(`, "api_endpoint": «"h:1"`) + `]`), words(`server "b": api_endpoint`, "chain_api")},
 	{"http_endpoint alone", jsonWith(`"servers": [` + server(`, "http_endpoint": «"http://h/"`) + `]`), words(`server "b": api_endpoint`, "chain_api")},
-	{"chain API", jsonWith(`"servers": [`+server(`, "api_endpoint": "h:8888"`)+`]`, `"chain_api": «{"listen_port": 18888}`), words("chain_api", "does not serve")},
+	{"chain API on all interfaces", jsonWith(`"servers": [`+server(`, "api_endpoint": "h:8888"`)+`]`, `"chain_api": «{"listen_port": 18888, "listen_address": "0.0.0.0"}`),
+		words("chain_api", "all interfaces")},
+	{"chain API with push", apiWith(`"listen_port": 18888, "allow": «["push"]`), words("chain_api.allow", "relayed")},
+	{"chain API without a live server", jsonWith(`"servers": [`+oneServer+`, `+server(`, "role": "frozen", "range": {"begin": 1, "end": 5}, "api_endpoint": "h:8888"`)+`]`,
+		`"chain_api": «{"listen_port": 18888}`), words("chain_api", "no live server")},
+	{"chain API without an archive", jsonWith(`"servers": [`+server(`, "api_endpoint": "h:8888"`)+
+		`, «{"name": "c", "endpoint": "h:1", "enabled": true, "role": "frozen", "range": {"begin": 1, "end": 5}}]`, `"chain_api": {"listen_port": 18888}`), words(`server "c"`, "left out of the chain API")},
 	{"dashboard", jsonWith(`"metrics_port": 9090`, `"dashboard": «{"enabled": true}`), words("dashboard", "does not serve")},
 	{"long interval", jsonWith(`"upstream_status_ms": «5000000`), words("upstream_status_ms", "unusually long")},
 }

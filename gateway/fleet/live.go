@@ -62,6 +62,10 @@ func newLive() *Live {
 	}
 }
 
+// Head is the number of the highest block that the node has told of, to its
+// monitor or to a session; 0 before that.
+func (l *Live) Head() uint32 { return l.told.headNum.Load() }
+
 // Links is how many slots are taken: links, dials in progress, and links that
 // have failed and are not replaced yet (G7).
 func (l *Live) Links() int64 { return l.links.Load() }

@@ -146,6 +146,9 @@ func (l *Listener) Faults() []string {
 			}
 		}
 	}
+	for _, r := range l.Unserved() {
+		out = append(out, fmt.Sprintf("no archive with an api_endpoint has the archived blocks %s; in the chain API only live nodes can answer for them", r))
+	}
 	return out
 }
 

