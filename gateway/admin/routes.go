@@ -64,7 +64,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	a := notFound
 	switch found := s.route(r.URL.Path); {
-	case strings.HasPrefix(r.URL.Path, controlPrefix):
+	case found == nil && strings.HasPrefix(r.URL.Path, controlPrefix):
 		var allow string
 		if a, allow = s.control(s.state(), r); allow != "" {
 			h.Set("Allow", allow)
