@@ -51,7 +51,7 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-func ask(t *testing.T, s *trial.Script, q trial.Request, servers ...*trial.Server) []string {
+func choose(t *testing.T, s *trial.Script, q trial.Request, servers ...*trial.Server) []string {
 	t.Helper()
 	r := s.Ask(&trial.Case{Request: &q, Servers: servers})
 	if r.Failed != "" {
@@ -64,7 +64,7 @@ func TestShedLoadAtNight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := script(t, "shed-load-at-night")
 		first := func() string {
-			return ask(t, s, trial.Request{}, &trial.Server{Name: "backup", Labels: map[string]string{"night": "backup"}}, &trial.Server{Name: "other", Sessions: 9})[0]
+			return choose(t, s, trial.Request{}, &trial.Server{Name: "backup", Labels: map[string]string{"night": "backup"}}, &trial.Server{Name: "other", Sessions: 9})[0]
 		}
 		// A bubble begins at midnight, UTC.
 		for hour := range 24 {
@@ -85,7 +85,7 @@ func TestCanaryGetsItsShare(t *testing.T) {
 	const sessions = 2000
 	n := 0
 	for i := range sessions {
-		if ask(t, s, trial.Request{Session: uint64(i + 1)}, &trial.Server{Name: "old"}, &trial.Server{Name: "new", Labels: map[string]string{"canary": "yes"}})[0] == "new" {
+		if choose(t, s, trial.Request{Session: uint64(i + 1)}, &trial.Server{Name: "old"}, &trial.Server{Name: "new", Labels: map[string]string{"canary": "yes"}})[0] == "new" {
 			n++
 		}
 	}
@@ -104,7 +104,7 @@ func TestTwoNodesPerCustomer(t *testing.T) {
 			for i := range 6 {
 				fleet = append(fleet, &trial.Server{Name: fmt.Sprint("n", i), Sessions: int64((i*7 + load*5) % 11)})
 			}
-			got := ask(t, s, trial.Request{Client: fmt.Sprint("10.0.0.", load), Headers: map[string]string{"x-customer": fmt.Sprint("customer", c)}}, fleet...)
+			got := choose(t, s, trial.Request{Client: fmt.Sprint("10.0.0.", load), Headers: map[string]string{"x-customer": fmt.Sprint("customer", c)}}, fleet...)
 			if len(got) != 2 {
 				t.Fatalf("the order is %q", got)
 			}

@@ -8,10 +8,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"flotilla/gateway/config"
 	"flotilla/gateway/simulator"
 	"flotilla/policies"
+	"flotilla/policies/lua"
 	"flotilla/tests/scene"
 )
 
@@ -175,4 +177,41 @@ listener "ship" "files" {
 	if text := get(t, admin, "/api/v1/listeners/files/explain?request=%7B%7D"); !strings.Contains(text, "its order is a, b; a gets the request") {
 		t.Errorf("explained, it is %s", text)
 	}
+}
+
+// TestScriptMovesARequest has a script leave out the small node for readers of
+// old blocks: a session that is on it moves when it asks for them, and stays
+// for recent ones (S9).
+func TestScriptMovesARequest(t *testing.T) {
+	inBubble(t, simulator.ChainOptions{Head: 500}, func(t *testing.T, w *world) {
+		small := w.Node(simulator.Options{}, func(s *config.Server) { s.Labels = map[string]string{"size": "small"} })
+		big := w.Node(simulator.Options{}, func(s *config.Server) { s.Priority = 1 })
+		p := &lua.Policy{Script: "s.lua", Timeout: "1s"}
+		if err := p.Load(func(string) (string, error) {
+			return `function score(r, s) if not (s.labels.size == "small" and r.start_block < 100) then return -s.priority end end`, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		w.Config.Policy = &config.Policy{Name: lua.Name, Settings: p}
+		defer w.Start()()
+		for _, c := range []struct {
+			start      uint32
+			small, big int
+		}{{450, 1, 0}, {2, 0, 1}} {
+			client := w.Dial(simulator.ClientOptions{AckEvery: 1})
+			if open, _ := small.Links(); open != 2 {
+				t.Errorf("a client that has asked nothing is not on the preferred node, which has %d links", open)
+			}
+			w.Ask(client, scene.Everything(c.start, 1000, 5))
+			w.Reaches(client, 500)
+			w.Clean(client)
+			onSmall, _ := small.Links()
+			onBig, _ := big.Links()
+			if onSmall-1 != c.small || onBig-1 != c.big {
+				t.Errorf("from block %d: %d links on the small node and %d on the big one", c.start, onSmall-1, onBig-1)
+			}
+			client.Close()
+			synctest.Wait()
+		}
+	})
 }
