@@ -47,8 +47,10 @@ func (d *Dialer) upgrade(ctx context.Context, target string) (conn net.Conn, ear
 			return nil, nil, &Error{Handshake, err}
 		}
 	}
-	// Reads and writes do not look at ctx.
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	// Reads and writes do not look at ctx. What closes it may run when conn, a
+	// result, is nil already.
+	opened := conn
+	stop := context.AfterFunc(ctx, func() { opened.Close() })
 	early, err = handshake(conn, u)
 	switch {
 	case !stop():

@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"flotilla/gateway/ship"
 )
@@ -136,5 +139,32 @@ func BenchmarkOpen(b *testing.B) {
 		}
 		node.Close()
 		node.Reader.Release()
+	}
+}
+
+// cutOff is a connection that ends at the moment in which the dial is called off.
+type cutOff struct {
+	net.Conn
+	callOff func()
+	closed  atomic.Bool
+}
+
+func (c *cutOff) Write(p []byte) (int, error) { return len(p), nil }
+func (c *cutOff) Read([]byte) (int, error)    { c.callOff(); return 0, io.EOF }
+func (c *cutOff) Close() error                { c.closed.Store(true); return nil }
+
+// TestDialCalledOff is for the race detector: the dial returns while the
+// connection is being closed because of its context.
+func TestDialCalledOff(t *testing.T) {
+	for range 100 {
+		ctx, cancel := context.WithCancel(t.Context())
+		conn := &cutOff{callOff: cancel}
+		d := Dialer{Timeout: time.Minute, Connect: func(context.Context, string, string) (net.Conn, error) { return conn, nil }}
+		if got, _, err := d.upgrade(ctx, "ws://node:8080/"); got != nil || !errors.Is(err, context.Canceled) {
+			t.Fatalf("got %v, %v", got, err)
+		}
+		if !conn.closed.Load() {
+			t.Fatal("the connection is left open")
+		}
 	}
 }

@@ -33,7 +33,7 @@ type Writer struct {
 	done    sync.WaitGroup
 
 	queued   atomic.Int64 // bytes not taken by the socket yet
-	progress atomic.Int64 // when the socket last took some, since conn.opened
+	progress atomic.Int64 // when the socket last took some, or the queue began, since conn.opened
 	finish   bool         // close the sending direction behind the queue
 }
 
@@ -107,6 +107,11 @@ func (w *Writer) WriteLocked(p []byte) error {
 		if p = p[n:]; len(p) == 0 {
 			return nil
 		}
+	}
+	if w.queued.Load() == 0 {
+		// The reader has taken all there was. However long ago that is, he is
+		// slow only from now on.
+		w.progress.Store(int64(w.conn.age()))
 	}
 	w.queue = append(w.queue, p...)
 	w.queued.Add(int64(len(p)))
@@ -201,7 +206,8 @@ func (w *Writer) closeWriteLocked() {
 // Queued is how many bytes the socket has not taken yet.
 func (w *Writer) Queued() int64 { return w.queued.Load() }
 
-// Progress is when the socket last took bytes.
+// Progress is when the socket last took bytes, or when the first of those that
+// are queued came, whichever is later.
 func (w *Writer) Progress() time.Time { return w.conn.opened.Add(time.Duration(w.progress.Load())) }
 
 // Wait waits for the queue's goroutine; the connection has to be closed, or

@@ -232,6 +232,28 @@ func TestDrainPieces(t *testing.T) {
 	})
 }
 
+// TestProgressOfAQueueThatBegins: a reader who was sent nothing for an hour has
+// not been slow for an hour.
+func TestProgressOfAQueueThatBegins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{pass: make(chan struct{})}
+		w := NewWriter(NewConn(g))
+		time.Sleep(time.Hour)
+		began := time.Now()
+		for range 2 {
+			if err := w.Write([]byte("block")); err != nil {
+				t.Fatal(err)
+			}
+			if w.Queued() == 0 || !w.Progress().Equal(began) {
+				t.Errorf("%d bytes are queued; the last progress was %v before they came", w.Queued(), began.Sub(w.Progress()))
+			}
+			time.Sleep(time.Minute)
+		}
+		close(g.pass)
+		w.Wait()
+	})
+}
+
 func TestWriterTakesNoBytesAfterTheCall(t *testing.T) {
 	ours, theirs := net.Pipe()
 	w := NewWriter(NewConn(ours))
