@@ -226,7 +226,16 @@ func (p *Placement) Exclude(i int, e Exclusion) {
 // Elsewhere reports whether an upstream other than the link's could serve the
 // cursor now (S29).
 func (x *Exchange) Elsewhere() bool {
-	return x.other(func(i int) bool { return x.View.Eligible(i, x.Cursor, fleet.NeedOf(&x.Want), x.Now) })
+	need := fleet.NeedOf(&x.Want)
+	if !x.Stitched {
+		return x.other(func(i int) bool { return x.View.Eligible(i, x.Cursor, need, x.Now) })
+	}
+	found := false
+	x.View.Holders(x.Cursor, need, func(h fleet.Holder) bool {
+		found = x.free(h.Index) && !x.View.Upstreams[h.Index].Quarantined(x.Cursor, x.Now)
+		return !found
+	})
+	return found
 }
 
 // Movable reports whether an upstream other than the link's could take the
@@ -242,15 +251,21 @@ func (x *Exchange) Movable() bool {
 // suits.
 func (x *Exchange) other(suits func(i int) bool) bool {
 	for i := range x.View.Upstreams {
-		u := &x.View.Upstreams[i]
-		if u.Frozen() && (!x.Stitched || x.Gated(x.Cursor)) {
-			continue
-		}
-		if i != x.Link.Upstream && u.Routable() && u.Online && !u.Full() && !x.Excluded(i, x.Now) && suits(i) {
+		if x.free(i) && suits(i) {
 			return true
 		}
 	}
 	return false
+}
+
+// free reports whether upstream i is another one than the link's and can be
+// picked.
+func (x *Exchange) free(i int) bool {
+	u := &x.View.Upstreams[i]
+	if u.Frozen() && (!x.Stitched || x.Gated(x.Cursor)) {
+		return false
+	}
+	return i != x.Link.Upstream && u.Routable() && u.Online && !u.FullBeside(x.Own(i)) && !x.Excluded(i, x.Now)
 }
 
 // Gate is the block up to which archives are asked: the fleet's head, or its

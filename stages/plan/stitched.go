@@ -50,13 +50,12 @@ func stitched(x *pipeline.Exchange) {
 		x.Plan.Do = pipeline.Rest
 		return
 	}
-	place := x.View.Place(p.n)
-	unreported := x.View.Unreported() > 0
-	switch {
+	switch place := x.View.Place(p.n); {
 	case place == fleet.Unheard || place == fleet.Beyond:
 		x.Plan.Do = pipeline.Wait
 		return
-	case unreported && (place == fleet.Hole || place == fleet.Below):
+	case place == fleet.Covered:
+	case x.View.Unreported() > 0:
 		// An archive that has not answered yet may have it.
 		x.Plan = pipeline.Plan{Do: pipeline.Hold, Why: fleet.HoldOffline, Bounded: true}
 		return
