@@ -114,12 +114,18 @@ listener "ship" "sim" {
   upstream_status    = "1s"
 `, f.chain.ID())
 	for _, n := range f.nodes {
-		fmt.Fprintf(&b, "\n  server %q {\n    endpoint = %q\n", n.name, n.Addr())
-		if !n.blocks.Empty() {
-			fmt.Fprintf(&b, "    role     = \"frozen\"\n    range    = { begin = %d, end = %d }\n", n.blocks.Begin, n.blocks.End)
-			b.WriteString("    max_sessions = 32\n")
+		if n.blocks.Empty() {
+			fmt.Fprintf(&b, "\n  server %q {\n    endpoint = %q\n  }\n", n.name, n.Addr())
+			continue
 		}
-		b.WriteString("  }\n")
+		fmt.Fprintf(&b, `
+  server %q {
+    endpoint     = %q
+    role         = "frozen"
+    range        = { begin = %d, end = %d }
+    max_sessions = 32
+  }
+`, n.name, n.Addr(), n.blocks.Begin, n.blocks.End)
 	}
 	b.WriteString("}\n")
 	return b.String()
