@@ -501,6 +501,8 @@ func TestArchiveAheadOfTheFleet(t *testing.T) {
 					}
 					w.Chain.Advance(5)
 				}
+				// It goes on over the same link.
+				counts(w, 0, "fleet_router_handoffs_total")
 			})
 		})
 	}
