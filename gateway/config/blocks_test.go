@@ -12,8 +12,8 @@ import (
 type marker struct {
 	// double is worked out by Validate.
 	double uint64
-	Limit uint64   `hcl:"limit,optional"`
-	Names []string `hcl:"names,optional"`
+	Limit  uint64   `hcl:"limit,optional"`
+	Names  []string `hcl:"names,optional"`
 	// seen is what it remembers while it runs.
 	seen map[string]int
 }

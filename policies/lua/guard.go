@@ -38,7 +38,7 @@ var loading = limits{steps: 1_000_000, time: 5 * time.Second, bytes: maxBytes}
 
 const (
 	// maxSteps is how many instructions one call may take.
-	maxSteps = 500_000
+	maxSteps = 200_000
 	// maxBytes is how many bytes of text and large arrays one call may make.
 	maxBytes = 4 << 20
 	// maxText is the longest text, in bytes.

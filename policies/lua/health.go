@@ -47,7 +47,7 @@ const (
 	maxTotal = 4_000_000
 	// weighEvery is how many calls pass before a state is weighed again, unless
 	// one of them was so much work that it may have made something large.
-	weighEvery = 256
+	weighEvery = 64
 	weighSteps = 5000
 	weighBytes = 32 << 10
 	weighTime  = 300 * time.Microsecond
