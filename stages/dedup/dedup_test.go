@@ -341,9 +341,10 @@ func TestBudget(t *testing.T) {
 	} {
 		x := resumed()
 		x.StuckAt, x.Failed = c.stuckAt, make([]int, 3)
+		x.LeftAt, x.Left = c.stuckAt, make([]int, 2)
 		down(x, c.r)
-		if cleared := len(x.Failed) == 0; cleared != c.cleared {
-			t.Errorf("%s: %d failures; cleared should be %v", c.name, len(x.Failed), c.cleared)
+		if cleared := len(x.Failed) == 0; cleared != c.cleared || len(x.Left) == 0 != c.cleared {
+			t.Errorf("%s: %d failures, %d left; cleared should be %v", c.name, len(x.Failed), len(x.Left), c.cleared)
 		}
 	}
 }

@@ -186,6 +186,54 @@ func TestSuspect(t *testing.T) {
 	}
 }
 
+// TestLeave: a link that ends without a strike while it owes a block costs
+// nothing of the budget, but is remembered, so that others have their turn.
+func TestLeave(t *testing.T) {
+	for _, c := range []struct {
+		end  fleet.End
+		owed bool
+		want int
+	}{
+		{fleet.EndClean, true, 1},
+		{fleet.EndIdle, true, 1},
+		{fleet.EndStall, true, 1},
+		{fleet.EndOffline, true, 1},
+		{fleet.EndSilent, true, 1},
+		{fleet.EndStall, false, 0},
+		{fleet.EndUnclean, true, 1}, // which is a strike
+		{fleet.EndUncovered, true, 0},
+		{fleet.EndDiscontinuity, true, 0},
+		{fleet.EndSend, true, 0},
+		{fleet.EndOperator, true, 0},
+		{fleet.EndNoBlockLog, true, 0},
+	} {
+		x := owing()
+		forward.Ended(x, c.end, c.owed)
+		if got := x.InVainAt(1, 960); got != c.want || x.InVainAt(0, 960) != 0 || x.InVainAt(1, 961) != 0 {
+			t.Errorf("%s, owed %v: asked in vain %d times, want %d", c.end, c.owed, got, c.want)
+		}
+		if len(x.Failed) > 0 && c.end != fleet.EndUnclean {
+			t.Errorf("%s: it costs %d of the budget", c.end, len(x.Failed))
+		}
+	}
+	x := owing()
+	for range 1000 {
+		forward.Ended(x, fleet.EndClean, true)
+	}
+	if len(x.Left) > 2 {
+		t.Errorf("a node that ends again and again takes up %d places", len(x.Left))
+	}
+	x.Cursor++
+	forward.Ended(x, fleet.EndClean, true)
+	if x.InVainAt(1, 960) != 0 || x.InVainAt(1, 961) != 1 {
+		t.Errorf("at the next block: %d at %d", len(x.Left), x.LeftAt)
+	}
+	ask(x, ship.BlocksRequest{Start: 961, End: 2000})
+	if x.InVainAt(1, 961) != 0 {
+		t.Error("a new request begins anew")
+	}
+}
+
 // TestLift covers the end of S26.
 func TestLift(t *testing.T) {
 	x := owing()

@@ -26,6 +26,11 @@ func failed(who ...int) func(*pipeline.Exchange) {
 	}
 }
 
+// left has the links of upstreams end at the block without a strike.
+func left(who ...int) func(*pipeline.Exchange) {
+	return func(x *pipeline.Exchange) { x.LeftAt, x.Left = x.Cursor, who }
+}
+
 // TestRanking covers 3.3: which of two upstreams that have the block gets it.
 // The first of each pair has all that could speak against it below one key, the
 // second has that key and nothing else.
@@ -44,6 +49,9 @@ func TestRanking(t *testing.T) {
 		{"failed twice", live(stagetest.Stale), other(), failed(1, 1)},
 		{"failed twice: even the one without a block log", archive(stagetest.NoBlockLog), live(), failed(1, 1)},
 		{"failed twice: even the one that failed once", archive(stagetest.NoBlockLog), other(), failed(1, 0, 1)},
+		{"left twice without a strike", live(stagetest.Stale), other(), left(1, 1)},
+		{"left once after it has failed", live(stagetest.Stale), other(), all(failed(1), left(1))},
+		{"two of its kind were left", live(stagetest.Stale), other(), left(2, 2)},
 		{"stale", archive(stagetest.NoBlockLog), live(stagetest.Stale), failed(0)},
 		{"lagging", archive(stagetest.NoBlockLog), live(lagging), failed(0)},
 		{"no block log", live(), other(stagetest.NoBlockLog), failed(0)},
@@ -53,7 +61,8 @@ func TestRanking(t *testing.T) {
 		{"role: whatever its priority", archive(priority(9)), live(), nil},
 	} {
 		for i, nodes := range [][]fleet.Upstream{{c.better, c.worse}, {c.worse, c.better}} {
-			x := stagetest.Stitched(nodes...)
+			// A third one, which is no candidate.
+			x := stagetest.Stitched(append(nodes, stagetest.Archive("c", 501, 601))...)
 			x.View.Lag = 100
 			replace(x, block, ship.BlocksRequest{FetchBlock: true})
 			if c.change != nil {
@@ -61,8 +70,12 @@ func TestRanking(t *testing.T) {
 			}
 			if i == 1 {
 				// The same, with the two in the other order.
-				for k, f := range x.Failed {
-					x.Failed[k] = 1 - f
+				for _, list := range [][]int{x.Failed, x.Left} {
+					for k, f := range list {
+						if f < 2 {
+							list[k] = 1 - f
+						}
+					}
 				}
 				if x.Soft != pipeline.None {
 					x.Soft = 1 - x.Soft
@@ -87,6 +100,9 @@ func TestRankingLooksAtTheRequest(t *testing.T) {
 		change func(x *pipeline.Exchange)
 	}{
 		{"no block log, and no block is asked for", []fleet.Upstream{stagetest.Node("l"), stagetest.Archive("a", 1, 501, stagetest.NoBlockLog)}, func(x *pipeline.Exchange) { x.Want.FetchBlock = false }},
+		{"it was left at another block", []fleet.Upstream{stagetest.Node("l"), stagetest.Archive("a", 1, 501)}, func(x *pipeline.Exchange) {
+			x.LeftAt, x.Left = 4, []int{1, 1}
+		}},
 		{"it failed at another block", []fleet.Upstream{stagetest.Node("l"), stagetest.Archive("a", 1, 501)}, func(x *pipeline.Exchange) {
 			x.StuckAt, x.Failed = 4, []int{1, 1}
 		}},

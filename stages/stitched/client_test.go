@@ -33,6 +33,8 @@ type client struct {
 	// block begin on.
 	served []fleet.Upstream
 	begin  uint32
+	// gate is the fleet's LIB by then.
+	gate uint32
 }
 
 func (c *client) ask(q *ship.BlocksRequest, settled uint32) {
@@ -82,7 +84,7 @@ func (c *client) take(t *rapid.T, s *session, from *server, r *pipeline.Result) 
 	if n >= c.q.End {
 		t.Fatalf("the client gets block %d of a request up to %d", n, c.q.End)
 	}
-	if lib := s.tip.LIB.Num; c.q.Irreversible && n > lib && (from.frozen || n > from.lib) {
+	if lib := max(c.gate, s.tip.LIB.Num); c.q.Irreversible && n > lib && (from.frozen || n > from.lib) {
 		t.Fatalf("the client gets block %d, LIB is %d", n, lib)
 	}
 	c.whole(t, s, from, r)

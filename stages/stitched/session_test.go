@@ -245,7 +245,7 @@ func (s *session) send() {
 	s.conn.up = append(s.conn.up, upward{request: &q})
 	s.note("request %+v, fresh %v", q, s.x.Fresh)
 	forward.Sent(s.x, &q, s.seam)
-	s.client.served, s.client.begin = s.view.Upstreams, q.Start
+	s.client.served, s.client.begin, s.client.gate = s.view.Upstreams, q.Start, s.tip.LIB.Num
 	s.clock = forward.Clock{Byte: s.now, Data: s.now, Progress: s.now, Frozen: s.conn.frozen}
 	s.seam, s.hold, s.kept = true, holding{}, time.Time{}
 }
@@ -440,6 +440,9 @@ func (s *session) close(t *rapid.T, why string) {
 	}
 }
 
+// monitoring is how often the servers are asked for their status.
+const monitoring = 10 * time.Second
+
 // pass lets time go by, with all that is to be done meanwhile. It returns when
 // nothing moves any more, or the time is over.
 func (s *session) pass(t *rapid.T, d time.Duration, idle func() bool) {
@@ -456,11 +459,9 @@ func (s *session) pass(t *rapid.T, d time.Duration, idle func() bool) {
 			return
 		}
 		s.now = next
-		if s.now.Sub(s.polled) >= 5*time.Second {
+		if s.now.Sub(s.polled) >= monitoring {
 			s.polled = s.now
-			for i := range s.servers {
-				s.poll(i)
-			}
+			s.poll(s.servers...)
 		}
 	}
 }
@@ -468,7 +469,7 @@ func (s *session) pass(t *rapid.T, d time.Duration, idle func() bool) {
 // next is when there is something to do at the latest.
 func (s *session) next() time.Time {
 	next := s.now.Add(5 * time.Second)
-	for _, at := range []time.Time{s.pause, s.hold.retry, s.again, s.nextMove, s.polled.Add(5 * time.Second)} {
+	for _, at := range []time.Time{s.pause, s.hold.retry, s.again, s.nextMove, s.polled.Add(monitoring)} {
 		if at.After(s.now) && at.Before(next) {
 			next = at
 		}

@@ -74,9 +74,28 @@ func begin(u *fleet.Upstream) uint32 {
 	return b
 }
 
-// harms reports whether damage at a block keeps a server from sending it as the
-// request wants it.
-func (s *session) harms(v *server, n uint32) bool { return v.damaged[n] != 0 }
+// harms reports whether damage keeps a server from sending a block, or one below
+// that it may rewind to before.
+func (s *session) harms(v *server, n uint32) bool {
+	low := n
+	for _, p := range s.x.Want.Have {
+		low = min(low, p.Num)
+	}
+	for i := range s.x.Delivered.Len() {
+		if p := s.x.Delivered.At(i); p.Num > s.x.Settled {
+			low = min(low, p.Num)
+		}
+	}
+	if v.frozen {
+		low = n
+	}
+	for block := low; block <= n; block++ {
+		if v.damaged[block] != 0 {
+			return true
+		}
+	}
+	return false
+}
 
 // reach is the last block that a server would send now.
 func (s *session) reach(v *server) uint32 {

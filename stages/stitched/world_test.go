@@ -184,13 +184,15 @@ func (w *world) start(t *rapid.T) {
 	w.publish()
 }
 
-// poll is what the monitor of a server finds out now. It has no effect on one
-// that has hung: that is for sessions to notice first.
-func (w *world) poll(i int) {
-	if w.servers[i].down || w.servers[i].hung {
-		w.known[i].Online = false
-	} else {
-		w.report(i)
+// poll is what the monitors of these servers find out now. One that has hung
+// answers nothing.
+func (w *world) poll(servers ...*server) {
+	for _, s := range servers {
+		if s.down || s.hung {
+			w.known[s.index].Online = false
+		} else {
+			w.report(s.index)
+		}
 	}
 	w.publish()
 }
@@ -201,7 +203,7 @@ func (w *world) report(i int) {
 	was := *u
 	u.Online, u.Known, u.Reported, u.StatusV1 = true, true, true, true
 	u.Head, u.LIB = w.at(s.version, s.head), w.at(s.version, s.lib)
-	for l, r := range map[fleet.Log]*ship.Range{fleet.Trace: &u.Trace, fleet.ChainState: &u.ChainState, fleet.Finality: &u.Finality} {
+	for l, r := range [...]*ship.Range{fleet.Trace: &u.Trace, fleet.ChainState: &u.ChainState, fleet.Finality: &u.Finality} {
 		if *r = s.logs[l]; !s.frozen && r.End > 0 {
 			r.End = max(s.head+1, r.Begin)
 		}
@@ -216,6 +218,9 @@ func (w *world) report(i int) {
 // publish makes a view of what is known.
 func (w *world) publish() {
 	for i := range w.known {
+		if len(w.known[i].Quarantines) == 0 {
+			continue
+		}
 		q := slices.Clone(w.known[i].Quarantines)
 		w.known[i].Quarantines = slices.DeleteFunc(q, func(q fleet.Quarantine) bool { return !w.now.Before(q.Until) })
 	}
@@ -255,9 +260,16 @@ func (w *world) renewTip() {
 
 // anchored reports whether the fleet's tip is taken from a server.
 func (w *world) anchored(i int) bool {
-	anchor := func(u fleet.Upstream) bool { return u.Online && u.Routable() && !u.Frozen() }
-	u := w.known[i]
-	return anchor(u) && (!u.Stale || !slices.ContainsFunc(w.known, func(u fleet.Upstream) bool { return anchor(u) && !u.Stale }))
+	anchor := func(u *fleet.Upstream) bool { return u.Online && u.Routable() && !u.Frozen() }
+	if u := &w.known[i]; !anchor(u) || !u.Stale {
+		return anchor(u)
+	}
+	for i := range w.known {
+		if anchor(&w.known[i]) && !w.known[i].Stale {
+			return false
+		}
+	}
+	return true
 }
 
 // tell makes p the tip; LIB never goes back.
