@@ -12,10 +12,13 @@ import (
 type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 // Up to maxIdle idle connections are kept to each upstream API, each for
-// idleTime (seed 003 "Connections").
+// idleTime (seed 003 "Connections"). Those beyond that have restTime to be used
+// again: under load many are between two requests at any moment, and to close
+// and open them all the time costs more than the requests do.
 const (
 	maxIdle  = 32
 	idleTime = 5 * time.Second
+	restTime = 100 * time.Millisecond
 )
 
 // readBuffer holds the head of an answer, and is what a large body is read in.
@@ -87,15 +90,27 @@ func (c *client) open(ctx context.Context, timeout time.Duration) (*wire, error)
 func (c *client) put(w *wire) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed || len(c.idle) == maxIdle || w.in.Buffered() > 0 {
+	if c.closed || w.in.Buffered() > 0 {
 		w.Close()
 		return
 	}
 	w.since = time.Now()
 	c.idle = append(c.idle, w)
-	if c.sweep == nil {
-		c.sweep = time.AfterFunc(idleTime, c.expire)
+	switch {
+	case c.sweep == nil:
+		c.sweep = time.AfterFunc(c.patience(), c.expire)
+	case len(c.idle) == maxIdle+1:
+		c.sweep.Reset(restTime)
 	}
+}
+
+// patience is how long the oldest idle connection may stay. The caller holds the
+// lock.
+func (c *client) patience() time.Duration {
+	if len(c.idle) > maxIdle {
+		return restTime
+	}
+	return idleTime
 }
 
 // expire closes the connections that were idle for too long.
@@ -103,15 +118,14 @@ func (c *client) expire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	n := 0
-	for n < len(c.idle) && now.Sub(c.idle[n].since) >= idleTime {
-		c.idle[n].Close()
-		n++
-	}
 	// The older ones are in front: what is used goes in and out at the end.
-	c.idle = append(c.idle[:0], c.idle[n:]...)
+	for len(c.idle) > 0 && now.Sub(c.idle[0].since) >= c.patience() {
+		c.idle[0].Close()
+		c.idle[0] = nil
+		c.idle = c.idle[1:]
+	}
 	if len(c.idle) > 0 && !c.closed {
-		c.sweep.Reset(c.idle[0].since.Add(idleTime).Sub(now))
+		c.sweep.Reset(c.idle[0].since.Add(c.patience()).Sub(now))
 	} else {
 		c.sweep = nil
 	}
