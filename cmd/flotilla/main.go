@@ -47,7 +47,7 @@ func newRootCommand() *cobra.Command {
 	run := newRunCommand()
 	// Without a command it runs, as fleet-router does.
 	root.RunE = func(cmd *cobra.Command, args []string) error { return run.RunE(run, args) }
-	root.AddCommand(run, newConfigCommand(), newCheckCommand(), newPolicyCommand(), newDemoCommand(), newSimCommand(), newVersionCommand())
+	root.AddCommand(run, newErigonProxyCommand(), newConfigCommand(), newCheckCommand(), newPolicyCommand(), newDemoCommand(), newSimCommand(), newVersionCommand())
 	return root
 }
 

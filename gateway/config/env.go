@@ -61,14 +61,14 @@ func FromEnv(getenv func(string) string) (*Config, []string, error) {
 	var warnings []string
 	switch beat := l.WebSocket.Heartbeat; {
 	case beat >= EnvIdleTimeout:
-		e.wrong("WS_HEARTBEAT_SECONDS", fmt.Sprintf("is %s: the heartbeat must be below the load balancer's idle time-out of %s, or idle connections are cut", timeText(beat), timeText(EnvIdleTimeout)))
+		e.wrong("WS_HEARTBEAT_SECONDS", fmt.Sprintf("is %gs: the heartbeat must be below the load balancer's idle time-out of %gs, or idle connections are cut", beat.Seconds(), EnvIdleTimeout.Seconds()))
 	case beat > EnvIdleTimeout/2:
-		warnings = append(warnings, fmt.Sprintf("the WebSocket heartbeat of %s is above half of the load balancer's idle time-out of %s: one lost ping and idle connections are cut", timeText(beat), timeText(EnvIdleTimeout)))
+		warnings = append(warnings, fmt.Sprintf("the WebSocket heartbeat of %gs is above half of the load balancer's idle time-out of %gs: one lost ping and idle connections are cut", beat.Seconds(), EnvIdleTimeout.Seconds()))
 	}
 	if len(e.errs) > 0 {
 		return nil, nil, fmt.Errorf("the environment is no configuration:\n%w", errors.Join(e.errs...))
 	}
-	return &Config{Path: "environment", EVM: []*EVM{l}}, warnings, nil
+	return &Config{Path: "environment", EVM: []*EVM{l}, ShutdownGrace: 5 * time.Second}, warnings, nil
 }
 
 // envReader reads variables and gathers what is wrong with them.
