@@ -2,7 +2,10 @@ package gateway
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
 	"net"
+	"sync"
 	"time"
 
 	"flotilla/gateway/config"
@@ -11,9 +14,15 @@ import (
 
 // evmListener is a listener for EVM JSON-RPC. It keeps the same order of life
 // as the others: prepared, put in force, drained, stopped.
-type evmListener struct{ *evm.Listener }
+type evmListener struct {
+	*evm.Listener
+	log *slog.Logger
+	tls *presented
+	// watches waits for what watches the certificates.
+	watches sync.WaitGroup
+}
 
-func (l evmListener) take(conn net.Conn) { l.Take(conn) }
+func (l *evmListener) take(conn net.Conn) { l.Take(conn) }
 
 // managementPort is the second port of an evmListener.
 type managementPort struct{ *evm.Listener }
@@ -24,35 +33,59 @@ func (m managementPort) take(conn net.Conn) { m.TakeManagement(conn) }
 // changes.
 type evmChange struct {
 	cfg    *config.EVM
-	fresh  *evm.Listener
+	fresh  *evmListener
 	update *evm.Change
+	certs  *certificates
 }
 
 // prepareEVM does what can fail.
 func (g *gateway) prepareEVM(cfg *config.EVM) (*evmChange, error) {
 	c := &evmChange{cfg: cfg}
+	l := g.evm[cfg.Name]
 	var err error
-	if l, ok := g.evm[cfg.Name]; ok {
+	if l != nil {
 		c.update, err = l.Prepare(cfg)
-		return c, err
+	} else {
+		l, err = g.newEVM(cfg)
+		c.fresh = l
 	}
-	c.fresh, err = evm.New(cfg, evm.Options{Network: g.network, Trust: g.trust, Level: g.opts.Level, Logger: g.log})
+	if err != nil {
+		return nil, fmt.Errorf("listener %s: %w", cfg.Name, err)
+	}
+	c.certs, err = l.tls.load(cfg.TLS, "listener "+cfg.Name, l.log)
 	return c, err
+}
+
+// newEVM makes a listener; nothing is dialed before it is started.
+func (g *gateway) newEVM(cfg *config.EVM) (*evmListener, error) {
+	p := &presented{}
+	l, err := evm.New(cfg, evm.Options{Network: g.network, Trust: g.trust, Level: g.opts.Level, Logger: g.log, Certificates: p.config})
+	return &evmListener{Listener: l, log: g.log.With("listener", cfg.Name), tls: p}, err
+}
+
+// stopAll ends the clients, and then what serves them.
+func (l *evmListener) stopAll() {
+	l.Stop()
+	if c := l.tls.now.Load(); c != nil {
+		c.stop()
+	}
+	l.watches.Wait()
 }
 
 // commitEVM puts the changes in force and returns the addresses in use.
 func (g *gateway) commitEVM(changes []*evmChange) (used []string) {
 	before := g.evm
-	g.evm = map[string]evmListener{}
+	g.evm = map[string]*evmListener{}
 	for _, c := range changes {
-		l := evmListener{c.fresh}
-		if c.fresh != nil {
+		l := c.fresh
+		if l != nil {
 			l.Start(g.servingEVM)
 		} else {
 			l = before[c.cfg.Name]
 			delete(before, c.cfg.Name)
 			l.Apply(c.update)
 		}
+		l.tls.put(context.WithoutCancel(g.servingEVM), c.certs, &l.watches, l.log)
 		g.evm[c.cfg.Name] = l
 		g.ports[c.cfg.Address].give(l)
 		used = append(used, c.cfg.Address)
@@ -63,7 +96,7 @@ func (g *gateway) commitEVM(changes []*evmChange) (used []string) {
 	}
 	for name, l := range before {
 		g.log.Info("the listener is no longer in the configuration; its clients are closed", "listener", name)
-		g.leaving.Go(l.Stop)
+		g.leaving.Go(l.stopAll)
 	}
 	return used
 }
@@ -107,7 +140,7 @@ func (g *gateway) stopEVM(stop context.CancelFunc) {
 	go func() {
 		defer close(gone)
 		for _, l := range g.evm {
-			l.Stop()
+			l.stopAll()
 		}
 	}()
 	if g.inTime(gone) {

@@ -61,7 +61,7 @@ func (tcp) DialContext(ctx context.Context, network, address string) (net.Conn, 
 func Run(ctx context.Context, cfg *config.Config, opts Options) error {
 	g := &gateway{
 		log: opts.Logger, network: opts.Network, trust: tlsfiles.NewTrust(), opts: opts,
-		listeners: map[string]*listener{}, evm: map[string]evmListener{}, ports: portSet{},
+		listeners: map[string]*listener{}, evm: map[string]*evmListener{}, ports: portSet{},
 	}
 	if g.log == nil {
 		g.log = slog.Default()
@@ -100,7 +100,7 @@ type gateway struct {
 	cfg       *config.Config
 	revision  uint64
 	listeners map[string]*listener
-	evm       map[string]evmListener
+	evm       map[string]*evmListener
 	ports     portSet
 	admin     *adminPort
 	control   *admin.Control

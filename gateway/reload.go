@@ -109,7 +109,7 @@ func (g *gateway) prepare(cfg *config.Config) (*change, error) {
 	for _, ec := range cfg.EVM {
 		change, err := g.prepareEVM(ec)
 		if err != nil {
-			failed = append(failed, fmt.Errorf("listener %s: %w", ec.Name, err))
+			failed = append(failed, err)
 		}
 		c.evm = append(c.evm, change)
 	}

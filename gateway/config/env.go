@@ -149,11 +149,10 @@ func (e *envReader) servers() (list []*EVMServer) {
 			continue
 		}
 		list = append(list, &EVMServer{
-			Name:       address,
-			Endpoint:   "http://" + net.JoinHostPort(host, envPort),
-			WSEndpoint: "ws://" + net.JoinHostPort(host, envPort),
-			Enabled:    true,
-			Weight:     1,
+			Name:     address,
+			Endpoint: "http://" + net.JoinHostPort(host, envPort),
+			Enabled:  true,
+			Weight:   1,
 		})
 	}
 	if value != "" && len(list) == 0 && len(e.errs) == 0 {

@@ -1,6 +1,9 @@
 package config
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // EVM is one client-facing port for EVM JSON-RPC, over HTTP and WebSocket, with
 // its own fleet.
@@ -49,7 +52,8 @@ type EVMServer struct {
 	Name string
 	// Endpoint is the http or https URL of the file.
 	Endpoint string
-	// WSEndpoint is the ws or wss URL. Empty when the node has no WebSocket.
+	// WSEndpoint is the ws or wss URL as it is written; empty for that of
+	// Endpoint, NoWebSocket for none. WebSocketURL resolves it.
 	WSEndpoint string
 	Enabled    bool
 	// Headers are sent with each request to the node.
@@ -62,6 +66,20 @@ type EVMServer struct {
 	Weight uint32
 	// EarliestBlock is the first block of the node's history.
 	EarliestBlock uint64
+}
+
+// NoWebSocket as a WSEndpoint means that the node has no WebSocket.
+const NoWebSocket = "none"
+
+// WebSocketURL is the ws or wss URL of the node; empty when it has none.
+func (s *EVMServer) WebSocketURL() string {
+	switch s.WSEndpoint {
+	case NoWebSocket:
+		return ""
+	case "":
+		return "ws" + strings.TrimPrefix(s.Endpoint, "http")
+	}
+	return s.WSEndpoint
 }
 
 // EVMHealth are the settings of the health band (seed 004 "Health band").

@@ -204,9 +204,7 @@ func addedServer(target string) (*config.EVMServer, error) {
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, errors.New("Invalid url: http://host:port is expected")
 	}
-	ws := *u
-	ws.Scheme = strings.Replace(u.Scheme, "http", "ws", 1)
-	return &config.EVMServer{Name: u.Host, Endpoint: target, WSEndpoint: ws.String(), Enabled: true, Weight: 1}, nil
+	return &config.EVMServer{Name: u.Host, Endpoint: target, Enabled: true, Weight: 1}, nil
 }
 
 func (l *Listener) manageRemove(ctx *fasthttp.RequestCtx) {

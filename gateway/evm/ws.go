@@ -338,10 +338,10 @@ func (l *Listener) dialPool(u *upgrade) (*Node, *wsConn, string) {
 
 // dialNode connects to one node as the client did to us.
 func (l *Listener) dialNode(n *Node, u *upgrade) (*wsConn, string, error) {
-	if n.Server.WSEndpoint == "" {
+	if n.Server.WebSocketURL() == "" {
 		return nil, "", errors.New("it has no WebSocket")
 	}
-	target, err := url.Parse(n.Server.WSEndpoint)
+	target, err := url.Parse(n.Server.WebSocketURL())
 	if err != nil {
 		return nil, "", err
 	}
