@@ -39,11 +39,15 @@ type fleet struct {
 	// that nobody is admitted, as nobody knows the tip.
 	settled   bool
 	reference *reference
+	// tipRose is when the tip rose last.
+	tipRose time.Time
+	// changed is closed, and made anew, with each view.
+	changed chan struct{}
 }
 
 // newFleet makes a fleet; nothing is dialed before start.
 func newFleet(cfg *config.EVM, network upstream.Network, trust upstream.Trust, log *slog.Logger) (*fleet, error) {
-	f := &fleet{log: log, network: network, trust: trust}
+	f := &fleet{log: log, network: network, trust: trust, changed: make(chan struct{})}
 	f.view.Store(&View{})
 	nodes, err := f.makeNodes(cfg)
 	if err != nil {
@@ -58,6 +62,10 @@ func newFleet(cfg *config.EVM, network upstream.Network, trust upstream.Trust, l
 func (f *fleet) makeNodes(cfg *config.EVM) ([]*Node, error) {
 	f.mu.Lock()
 	now := f.nodes
+	if f.cfg != nil && f.cfg.Health.Subscribe != cfg.Health.Subscribe {
+		// They are watched in another way.
+		now = nil
+	}
 	f.mu.Unlock()
 	var nodes []*Node
 	for _, s := range cfg.Servers {
@@ -82,7 +90,9 @@ func (f *fleet) newNode(s *config.EVMServer) (*Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("server %s: %w", s.Name, err)
 	}
-	return &Node{Server: s, client: client}, nil
+	n := &Node{Server: s, client: client}
+	n.blocksFrom.Store(s.EarliestBlock)
+	return n, nil
 }
 
 // adopt puts a configuration and its nodes in force. f.mu is held, or f is new.
@@ -110,6 +120,9 @@ func (f *fleet) watch(n *Node) {
 	ctx, stop := context.WithCancel(f.running)
 	n.stop = stop
 	f.monitors.Go(func() { f.monitor(ctx, n) })
+	if f.cfg.Health.Subscribe && n.Server.WebSocketURL() != "" {
+		f.monitors.Go(func() { f.follow(ctx, n) })
+	}
 }
 
 func (f *fleet) wait() {
@@ -117,6 +130,13 @@ func (f *fleet) wait() {
 	for _, n := range f.nodes {
 		n.client.Close()
 	}
+}
+
+// changes is closed with the next view.
+func (f *fleet) changes() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.changed
 }
 
 // freeze holds what is known: from now on nothing that is reported counts.
@@ -138,8 +158,7 @@ func (f *fleet) tip() uint64 { return f.view.Load().Tip }
 // reported takes in a check that told a height; tip is that of the moment when
 // it was asked for. It returns whether the node has been admitted since it was
 // asked for its version.
-func (f *fleet) reported(n *Node, height uint64, rtt time.Duration, tip uint64, now time.Time) (admitted bool) {
-	n.sawHead(height)
+func (f *fleet) reported(n *Node, height uint64, hash string, rtt time.Duration, tip uint64, now time.Time) (admitted bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.gone(n) {
@@ -147,16 +166,35 @@ func (f *fleet) reported(n *Node, height uint64, rtt time.Duration, tip uint64, 
 	}
 	n.counters.checks.Add(1)
 	n.rtt, n.checked, n.answered = rtt, now, true
-	v := f.view.Load()
-	if !n.state.Healthy {
-		// To come in, a node must be in the band as it is now.
-		tip = max(tip, v.Tip)
+	if hash != "" {
+		n.history.Add(height, hash)
 	}
-	f.publish(n, f.rules.Reported(&n.state, height, tip, len(v.Pool), f.settled, now))
+	f.assess(n, height, tip, now)
 	f.settle(now)
 	f.log.Debug("check", "server", n.Server.Endpoint, "height", height, "lag", tip-min(tip, height), "rtt", rtt, "healthy", n.state.Healthy)
 	admitted, n.admitted = n.admitted, false
 	return admitted
+}
+
+// assess decides what becomes of a node that has told a height. f.mu is held.
+func (f *fleet) assess(n *Node, height, tip uint64, now time.Time) {
+	v := f.view.Load()
+	why := f.distrusts(n, height, now)
+	if why != "" && why != n.aside {
+		f.log.Warn("a node is set aside", "server", n.Server.Endpoint, "reason", why)
+	}
+	n.aside = why
+	if why != "" {
+		n.state.Known, n.state.Height, n.state.Failures = true, height, 0
+		f.publish(n, f.rules.Refuse(&n.state, why), now)
+		return
+	}
+	n.sawHead(height)
+	if !n.state.Healthy {
+		// To come in, a node must be in the band as it is now.
+		tip = max(tip, v.Tip)
+	}
+	f.publish(n, f.rules.Reported(&n.state, height, tip, len(v.Pool), f.settled, now), now)
 }
 
 // failed takes in a check that told no height.
@@ -168,7 +206,7 @@ func (f *fleet) failed(n *Node, err error, now time.Time) {
 	}
 	n.counters.checkFailures.Add(1)
 	n.rtt, n.checked, n.answered = 0, now, true
-	f.publish(n, f.rules.Failed(&n.state, err.Error()))
+	f.publish(n, f.rules.Failed(&n.state, err.Error()), now)
 	f.settle(now)
 	f.log.Debug("check failed", "server", n.Server.Endpoint, "error", err, "failures", n.state.Failures, "healthy", n.state.Healthy)
 }
@@ -181,7 +219,7 @@ func (f *fleet) broke(n *Node, err error) {
 	if f.gone(n) {
 		return
 	}
-	f.publish(n, f.rules.Broke(&n.state, err.Error()))
+	f.publish(n, f.rules.Broke(&n.state, err.Error()), time.Now())
 }
 
 // gone reports whether nothing that is reported about n counts.
@@ -196,8 +234,7 @@ func (f *fleet) settle(now time.Time) {
 	f.settled = true
 	for _, n := range f.nodes {
 		if n.state.Known {
-			v := f.view.Load()
-			f.publish(n, f.rules.Reported(&n.state, n.state.Height, v.Tip, len(v.Pool), true, now))
+			f.assess(n, n.state.Height, f.view.Load().Tip, now)
 		}
 	}
 }
@@ -209,13 +246,19 @@ func (f *fleet) complete() bool {
 }
 
 // publish makes a view after a change of n, and logs what happened to it.
-func (f *fleet) publish(n *Node, change health.Change) {
-	v := f.view.Load().with(n)
+func (f *fleet) publish(n *Node, change health.Change, now time.Time) {
+	before := f.view.Load()
+	v := before.with(n)
 	if n.state.Known {
 		v.retip()
 	}
+	if v.Tip > before.Tip {
+		f.tipRose = now
+	}
 	f.judge(v)
 	f.view.Store(v)
+	close(f.changed)
+	f.changed = make(chan struct{})
 	switch change {
 	case health.Evicted:
 		n.counters.evictions.Add(1)

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"flotilla/gateway/config"
 	"flotilla/gateway/evm/jsonrpc"
 	"flotilla/gateway/evm/upstream"
 
@@ -20,6 +21,9 @@ type job struct {
 	readable, batch bool
 	// tried are the nodes that have had the request.
 	tried []*Node
+	// needs are those of the calls of a batch, answers those of a node.
+	needs   []jsonrpc.Need
+	answers []jsonrpc.Answer
 }
 
 var jobs = sync.Pool{New: func() any { return &job{} }}
@@ -27,7 +31,9 @@ var jobs = sync.Pool{New: func() any { return &job{} }}
 func (j *job) release() {
 	clear(j.calls)
 	clear(j.tried)
-	*j = job{calls: j.calls[:0], tried: j.tried[:0]}
+	clear(j.needs)
+	clear(j.answers)
+	*j = job{calls: j.calls[:0], tried: j.tried[:0], needs: j.needs[:0], answers: j.answers[:0]}
 	jobs.Put(j)
 }
 
@@ -88,7 +94,11 @@ func (l *Listener) forward(ctx *fasthttp.RequestCtx) {
 		}
 		defer limits.logs.Release(n)
 	}
-	l.freshest(ctx, j)
+	if limits.cfg.Routing == config.RouteFreshest {
+		l.freshest(ctx, j)
+		return
+	}
+	l.byBlock(ctx, j)
 }
 
 // freshest sends the whole request to the freshest node, and to the next one

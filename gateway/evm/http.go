@@ -34,7 +34,6 @@ func (l *Listener) newServer(cfg *config.EVM, handler fasthttp.RequestHandler) *
 		NoDefaultContentType:         true,
 		DisablePreParseMultipartForm: true,
 		KeepHijackedConns:            true,
-		LazyRequestTime:              true,
 		Logger:                       silent{},
 	}
 }

@@ -38,6 +38,7 @@ type Listener struct {
 	server atomic.Pointer[fasthttp.Server]
 	limits atomic.Pointer[limits]
 	Stats  *Stats
+	heads  heads
 
 	// ctx ends the clients, watching the monitors, which outlive them.
 	ctx      context.Context
@@ -110,6 +111,7 @@ func (l *Listener) Start(ctx context.Context) {
 	l.watching, l.blind = context.WithCancel(context.WithoutCancel(ctx))
 	l.fleet.start(l.watching)
 	l.background.Go(func() { l.tick(l.watching) })
+	l.background.Go(func() { l.tags(l.watching) })
 }
 
 // Change is an update that has been prepared.

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
+	"flotilla/gateway/config"
 	"flotilla/gateway/evm/jsonrpc"
 	"flotilla/gateway/evm/upstream"
 )
@@ -53,15 +55,89 @@ func (f *fleet) timeout() time.Duration {
 
 // check asks a node once.
 func (f *fleet) check(n *Node) {
+	f.mu.Lock()
+	timeout, blocks, chain := f.cfg.Health.Timeout, f.cfg.Health.Agree, f.checksChain()
+	f.mu.Unlock()
+	if chain {
+		f.askChain(n, timeout)
+	}
 	tip, began := f.tip(), time.Now()
-	height, err := heightOf(n.client, "eth_blockNumber", f.timeout())
+	height, hash, err := headOf(n.client, blocks, timeout)
 	now := time.Now()
 	if err != nil {
+		n.checksLeft = 0
 		f.failed(n, err, now)
 		return
 	}
-	if f.reported(n, height, now.Sub(began), tip, now) {
+	if f.reported(n, height, hash, now.Sub(began), tip, now) {
 		f.askVersion(n)
+	}
+}
+
+// askChain asks a node for its chain, now and then. That it does not tell shows
+// at its height, too.
+func (f *fleet) askChain(n *Node, timeout time.Duration) {
+	if n.checksLeft--; n.checksLeft > 0 {
+		return
+	}
+	result, err := n.call(method("eth_chainId"), timeout)
+	if err != nil {
+		return
+	}
+	id, err := jsonrpc.Number(result)
+	if err != nil {
+		return
+	}
+	n.checksLeft = chainChecks
+	f.mu.Lock()
+	n.chain = id
+	f.mu.Unlock()
+}
+
+// latestBlock asks for the newest block.
+const latestBlock = `{"jsonrpc":"2.0","id":1,"method":"eth_getBlockByNumber","params":["latest",false]}`
+
+// headOf asks for the height, and with blocks for the hash of the head as well.
+func headOf(c *upstream.Client, blocks bool, timeout time.Duration) (height uint64, hash string, err error) {
+	if !blocks {
+		height, err = heightOf(c, "eth_blockNumber", timeout)
+		return height, "", err
+	}
+	result, err := ask(c, latestBlock, timeout)
+	if err != nil {
+		return 0, "", err
+	}
+	if height, err = jsonrpc.Number(jsonrpc.Inside(result, "number")); err != nil {
+		return 0, "", fmt.Errorf("eth_getBlockByNumber answers no block")
+	}
+	text, _ := jsonrpc.Text(jsonrpc.Inside(result, "hash"))
+	return height, string(text), nil
+}
+
+// tags follows the blocks that are safe and final, as the freshest node has
+// them, until ctx ends.
+func (l *Listener) tags(ctx context.Context) {
+	for {
+		cfg := l.Config()
+		if v := l.View(); cfg.Routing == config.RouteByBlock && len(v.Pool) > 0 && !l.draining.Load() {
+			l.askTag(v.Pool[0].Node, "safe", &l.heads.safe, cfg.Health.Timeout)
+			l.askTag(v.Pool[0].Node, "finalized", &l.heads.finalized, cfg.Health.Timeout)
+		}
+		if !pause(ctx, max(cfg.Health.Interval, time.Second)) {
+			return
+		}
+	}
+}
+
+// askTag raises what clients are told for a tag. Chains without it answer an
+// error.
+func (l *Listener) askTag(n *Node, tag string, height *atomic.Uint64, timeout time.Duration) {
+	result, err := n.call(`{"jsonrpc":"2.0","id":1,"method":"eth_getBlockByNumber","params":["`+tag+`",false]}`, timeout)
+	if err != nil {
+		return
+	}
+	if number, err := jsonrpc.Number(jsonrpc.Inside(result, "number")); err == nil && number <= l.View().Tip {
+		raise(height, number)
 	}
 }
 

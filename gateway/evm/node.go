@@ -23,6 +23,9 @@ type Node struct {
 	// head is the highest block that the node is known to have. It may be ahead
 	// of the View, as answers to clients raise it too.
 	head atomic.Uint64
+	// blocksFrom and statesFrom are the first block, and the first one with its
+	// state, that the node has kept, as far as that is known.
+	blocksFrom, statesFrom atomic.Uint64
 	// inFlight counts calls that the node has not answered yet.
 	inFlight atomic.Int64
 	counters nodeCounters
@@ -35,6 +38,15 @@ type Node struct {
 	// answered is true after the first check, good or bad; admitted is true
 	// from an admission until the node is asked for its version.
 	answered, admitted bool
+	// chain is what eth_chainId said, 0 before; checksLeft counts down to the
+	// next time it is asked.
+	chain      uint64
+	checksLeft int
+	// history, vouched and doubted are for distrusts; aside is why the node is
+	// not believed now, empty when it is.
+	history          health.History
+	vouched, doubted bool
+	aside            string
 }
 
 // nodeCounters only rise.
@@ -51,6 +63,8 @@ type NodeView struct {
 	RTT time.Duration
 	// Checked is when the last check ended; zero before the first.
 	Checked time.Time
+	// Aside is why the node is not believed; empty when it is.
+	Aside string
 	// Version is what the node calls itself; empty until it was asked.
 	Version string
 }

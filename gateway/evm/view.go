@@ -15,6 +15,8 @@ type View struct {
 	// Front is how many at the head of Pool are equally fresh and of the best
 	// priority; 0 only for an empty pool.
 	Front int
+	// weights are the sums of the weights of those, from the first one on.
+	weights []uint32
 	// Tip is the highest height that was told; TipKnown is false before.
 	Tip      uint64
 	TipKnown bool
@@ -105,19 +107,22 @@ func (v *View) rebuilt(nodes []*Node) *View {
 func (v *View) retip() {
 	v.Tip, v.TipKnown = 0, true
 	for _, x := range v.Nodes {
-		if x.State.Known || x.State.Healthy {
+		if x.Aside == "" && (x.State.Known || x.State.Healthy) {
 			v.Tip = max(v.Tip, x.State.Height)
 		}
 	}
 }
 
 func (v *View) count() {
-	v.Front = 0
+	v.Front, v.weights = 0, nil
+	sum := uint32(0)
 	for v.Front < len(v.Pool) && equallyFresh(v.Pool[0], v.Pool[v.Front]) {
+		sum += v.Pool[v.Front].Server.Weight
+		v.weights = append(v.weights, sum)
 		v.Front++
 	}
 }
 
 func (n *Node) view() *NodeView {
-	return &NodeView{Node: n, State: n.state, RTT: n.rtt, Checked: n.checked, Version: n.version}
+	return &NodeView{Node: n, State: n.state, RTT: n.rtt, Aside: n.aside, Checked: n.checked, Version: n.version}
 }

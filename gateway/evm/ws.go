@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"flotilla/gateway/evm/upstream"
+
 	"github.com/gorilla/websocket"
 	"github.com/valyala/fasthttp"
 )
@@ -365,7 +367,7 @@ func (l *Listener) dialNode(n *Node, u *upgrade) (*wsConn, string, error) {
 		header.Set(key, value)
 	}
 	offered := websocket.Subprotocols(u.request)
-	conn, protocol, err := l.dialWS(target, header, offered)
+	conn, protocol, err := dialWS(l.ctx, l.opts.Network, l.opts.Trust, target, header, offered)
 	if protocol == "" && len(offered) > 0 {
 		// Nodes such as geth name none; clients insist on one.
 		protocol = offered[0]
@@ -374,7 +376,7 @@ func (l *Listener) dialNode(n *Node, u *upgrade) (*wsConn, string, error) {
 }
 
 // dialWS connects to a URL.
-func (l *Listener) dialWS(target *url.URL, header http.Header, offered []string) (*wsConn, string, error) {
+func dialWS(ctx context.Context, network upstream.Network, trust upstream.Trust, target *url.URL, header http.Header, offered []string) (*wsConn, string, error) {
 	var h *hearing
 	d := websocket.Dialer{
 		HandshakeTimeout: dialTimeout,
@@ -382,8 +384,8 @@ func (l *Listener) dialWS(target *url.URL, header http.Header, offered []string)
 		ReadBufferSize:   wsBuffer,
 		WriteBufferSize:  8 << 10,
 		WriteBufferPool:  &wsWriteBuffers,
-		NetDialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			raw, err := l.opts.Network.DialContext(ctx, network, address)
+		NetDialContext: func(ctx context.Context, kind, address string) (net.Conn, error) {
+			raw, err := network.DialContext(ctx, kind, address)
 			if err != nil {
 				return nil, err
 			}
@@ -392,13 +394,13 @@ func (l *Listener) dialWS(target *url.URL, header http.Header, offered []string)
 		},
 	}
 	if target.Scheme == "wss" {
-		cfg, err := l.opts.Trust.Config(target.Hostname())
+		cfg, err := trust.Config(target.Hostname())
 		if err != nil {
 			return nil, "", err
 		}
 		d.TLSClientConfig = cfg
 	}
-	ctx, cancel := context.WithTimeout(l.ctx, dialTimeout)
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	conn, resp, err := d.DialContext(ctx, target.String(), header)
 	if err != nil {

@@ -131,3 +131,47 @@ func AppendFault(to, id []byte, f Fault) []byte {
 	to = append(to, message...)
 	return append(to, "}}"...)
 }
+
+// Inside is the value at the end of a path of member names, nil when there is
+// none. What comes behind it is not read: of "result", "number" in an answer
+// that holds a whole block, only the beginning is.
+func Inside(object []byte, path ...string) []byte {
+	s := scanner{text: object}
+	for depth, name := range path {
+		if s.next() != '{' {
+			return nil
+		}
+		s.at++
+		if !s.enter(name) {
+			return nil
+		}
+		if depth == len(path)-1 {
+			value, _ := s.value()
+			return value
+		}
+	}
+	return nil
+}
+
+// enter goes to the value of the first member of that name.
+func (s *scanner) enter(name string) bool {
+	for s.next() == '"' {
+		start := s.at
+		if !s.skipText() {
+			return false
+		}
+		key := s.text[start+1 : s.at-1]
+		if s.next() != ':' {
+			return false
+		}
+		s.at++
+		if string(key) == name {
+			return true
+		}
+		if _, ok := s.value(); !ok || s.next() != ',' {
+			return false
+		}
+		s.at++
+	}
+	return false
+}

@@ -31,6 +31,8 @@ type Request struct {
 	// Once sends the request on a new connection: on one that has been idle it
 	// cannot be told whether the node has taken it in.
 	Once bool
+	// Plain asks for an answer that is not compressed, so that it can be read.
+	Plain bool
 	// Whole waits for the end of the answer even when it comes in pieces,
 	// unless it is larger than MaxWhole.
 	Whole bool
@@ -82,7 +84,7 @@ func (c *Client) head(out []byte, r *Request) []byte {
 	out = append(out, c.host...)
 	out = append(out, "\r\n"...)
 	if r.Header != nil {
-		out = c.copyHeaders(out, r.Header)
+		out = c.copyHeaders(out, r)
 	} else {
 		out = append(out, "Content-Type: application/json\r\n"...)
 	}
@@ -157,7 +159,8 @@ func (c *Client) target(out, uri []byte) []byte {
 	return out
 }
 
-func (c *Client) copyHeaders(out []byte, h *fasthttp.RequestHeader) []byte {
+func (c *Client) copyHeaders(out []byte, r *Request) []byte {
+	h := r.Header
 	named := h.Peek("Connection")
 	for key, value := range h.All() {
 		if hopByHop(key) || c.own(key) || len(named) > 0 && lists(named, key) {
@@ -166,6 +169,10 @@ func (c *Client) copyHeaders(out []byte, h *fasthttp.RequestHeader) []byte {
 		switch string(key) {
 		case "Host", "Content-Length", "Expect":
 			continue
+		case "Accept-Encoding":
+			if r.Plain {
+				continue
+			}
 		}
 		out = appendHeader(out, key, value)
 	}

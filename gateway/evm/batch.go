@@ -1,0 +1,179 @@
+package evm
+
+import (
+	"bytes"
+	"slices"
+
+	"flotilla/gateway/evm/jsonrpc"
+
+	"github.com/valyala/fasthttp"
+)
+
+// batch answers a batch. It goes whole to one node that has what all of its
+// calls need, if there is one; else its parts go to several. Calls that the
+// node could not answer are asked of others, one by one. The answers come in
+// the order of the calls wherever they had to be touched.
+func (l *Listener) batch(ctx *fasthttp.RequestCtx, j *job) {
+	if most := l.Config().Limits.MaxBatch; most > 0 && len(j.calls) > most {
+		l.refuse(ctx, j, &refusal{fasthttp.StatusOK, jsonrpc.Fault{Code: jsonrpc.CodeInvalidRequest, Message: "batch too large"}})
+		return
+	}
+	j.needs = j.needs[:0]
+	all, tags := want{}, false
+	for i := range j.calls {
+		need := jsonrpc.NeedOf(&j.calls[i])
+		j.needs = append(j.needs, need)
+		if _, ok := l.heads.tagged(need.Tag); ok {
+			tags = true
+			continue
+		}
+		all = all.and(l.plan(need))
+	}
+	if tags || choose(l.View(), all, nil, leastLoaded) == nil {
+		l.split(ctx, j)
+		return
+	}
+	if r := l.send(j, nil, jsonrpc.Need{}, all, &ctx.Response); r != nil {
+		l.refuse(ctx, j, r)
+		return
+	}
+	resp := &ctx.Response
+	if resp.StatusCode() != fasthttp.StatusOK || resp.IsBodyStream() || len(j.tried) == 0 {
+		return
+	}
+	l.mend(j, j.tried[len(j.tried)-1], all, resp)
+}
+
+// mend looks at the parts of a batch's answer, and replaces what has to be.
+func (l *Listener) mend(j *job, n *Node, w want, resp *fasthttp.Response) {
+	answers, ok := jsonrpc.ReadAnswers(resp.Body(), j.answers[:0])
+	j.answers = answers
+	if !ok {
+		return
+	}
+	var parts [][]byte
+	for i := range j.calls {
+		call, need := &j.calls[i], j.needs[i]
+		at := find(answers, call.ID, i)
+		if at < 0 {
+			continue
+		}
+		raw := answers[at].Raw
+		v := judgeBody(raw, call, need, w)
+		if v == pruned {
+			n.forget(need)
+		}
+		var better []byte
+		switch {
+		case v != good && !once(call.Method):
+			better = l.one(j, call, need)
+		case string(call.Method) == "eth_blockNumber":
+			if body, changed := l.rewriteNumber(n, raw); changed {
+				better = body
+			}
+		case string(call.Method) == "eth_getBlockByNumber" && need.Head && need.Tag == nil:
+			number, err := jsonrpc.Number(jsonrpc.Inside(raw, "result", "number"))
+			if err == nil && number < w.height {
+				better = l.one(j, call, need)
+			} else if err == nil {
+				n.sawHead(number)
+				raise(&l.heads.latest, number)
+			}
+		}
+		if better == nil {
+			continue
+		}
+		if parts == nil {
+			parts = make([][]byte, len(j.calls))
+		}
+		parts[i] = better
+	}
+	if parts == nil {
+		return
+	}
+	for i := range parts {
+		if at := find(answers, j.calls[i].ID, i); parts[i] == nil && at >= 0 {
+			parts[i] = answers[at].Raw
+		}
+	}
+	resp.SetBody(joined(parts))
+}
+
+// find is the index of the answer with an id, which is most likely at guess; -1
+// when there is none.
+func find(answers []jsonrpc.Answer, id []byte, guess int) int {
+	if id == nil {
+		return -1
+	}
+	if guess < len(answers) && bytes.Equal(answers[guess].ID, id) {
+		return guess
+	}
+	return slices.IndexFunc(answers, func(a jsonrpc.Answer) bool { return bytes.Equal(a.ID, id) })
+}
+
+// joined is a batch of the parts that are there.
+func joined(parts [][]byte) []byte {
+	body := []byte{'['}
+	for _, p := range parts {
+		if p == nil {
+			continue
+		}
+		if len(body) > 1 {
+			body = append(body, ',')
+		}
+		body = append(body, p...)
+	}
+	return append(body, ']')
+}
+
+// split asks for each call of a batch by itself, several at a time.
+func (l *Listener) split(ctx *fasthttp.RequestCtx, j *job) {
+	parts := make([][]byte, len(j.calls))
+	work := make(chan int)
+	workers := make(chan struct{})
+	const most = 8
+	count := min(most, len(j.calls))
+	for range count {
+		go func() {
+			defer func() { workers <- struct{}{} }()
+			for i := range work {
+				parts[i] = l.one(j, &j.calls[i], j.needs[i])
+			}
+		}()
+	}
+	for i := range j.calls {
+		work <- i
+	}
+	close(work)
+	for range count {
+		<-workers
+	}
+	for i := range parts {
+		if j.calls[i].Notification() {
+			parts[i] = nil
+		}
+	}
+	ctx.Response.SetStatusCode(fasthttp.StatusOK)
+	ctx.Response.Header.SetContentType("application/json")
+	ctx.Response.SetBody(joined(parts))
+}
+
+// one asks for one call of a batch by itself and returns the answer, an error
+// if need be.
+func (l *Listener) one(j *job, call *jsonrpc.Call, need jsonrpc.Need) []byte {
+	single := jobs.Get().(*job)
+	defer single.release()
+	single.request = j.request
+	single.request.Body = call.Raw
+	l.replaceTag(single, &need)
+	resp := fasthttp.AcquireResponse()
+	defer fasthttp.ReleaseResponse(resp)
+	if r := l.send(single, call, need, l.plan(need), resp); r != nil {
+		return jsonrpc.AppendFault(nil, call.ID, r.fault)
+	}
+	body := bytes.TrimSpace(resp.Body())
+	if resp.StatusCode() != fasthttp.StatusOK || len(body) == 0 || body[0] != '{' {
+		return jsonrpc.AppendFault(nil, call.ID, jsonrpc.Fault{Code: jsonrpc.CodeUnavailable, Message: errNoAnswer.Error()})
+	}
+	return bytes.Clone(body)
+}
