@@ -3,6 +3,7 @@ package evm
 import (
 	"bytes"
 	"slices"
+	"sync"
 
 	"flotilla/gateway/evm/jsonrpc"
 
@@ -13,9 +14,9 @@ import (
 // calls need, if there is one; else its parts go to several. Calls that the
 // node could not answer are asked of others, one by one. The answers come in
 // the order of the calls wherever they had to be touched.
-func (l *Listener) batch(ctx *fasthttp.RequestCtx, j *job) {
+func (l *Listener) batch(j *job, resp *fasthttp.Response) {
 	if most := l.Config().Limits.MaxBatch; most > 0 && len(j.calls) > most {
-		l.refuse(ctx, j, &refusal{fasthttp.StatusOK, jsonrpc.Fault{Code: jsonrpc.CodeInvalidRequest, Message: "batch too large"}})
+		l.refuse(j, &refusal{fasthttp.StatusOK, jsonrpc.Fault{Code: jsonrpc.CodeInvalidRequest, Message: "batch too large"}}, resp)
 		return
 	}
 	j.needs = j.needs[:0]
@@ -30,14 +31,13 @@ func (l *Listener) batch(ctx *fasthttp.RequestCtx, j *job) {
 		all = all.and(l.plan(need))
 	}
 	if tags || choose(l.View(), all, nil, leastLoaded) == nil {
-		l.split(ctx, j)
+		l.split(j, resp)
 		return
 	}
-	if r := l.send(j, nil, jsonrpc.Need{}, all, &ctx.Response); r != nil {
-		l.refuse(ctx, j, r)
+	if r := l.send(j, nil, jsonrpc.Need{}, all, resp); r != nil {
+		l.refuse(j, r, resp)
 		return
 	}
-	resp := &ctx.Response
 	if resp.StatusCode() != fasthttp.StatusOK || resp.IsBodyStream() || len(j.tried) == 0 {
 		return
 	}
@@ -71,14 +71,8 @@ func (l *Listener) mend(j *job, n *Node, w want, resp *fasthttp.Response) {
 			if body, changed := l.rewriteNumber(n, raw); changed {
 				better = body
 			}
-		case string(call.Method) == "eth_getBlockByNumber" && need.Head && need.Tag == nil:
-			number, err := jsonrpc.Number(jsonrpc.Inside(raw, "result", "number"))
-			if err == nil && number < w.height {
-				better = l.one(j, call, need)
-			} else if err == nil {
-				n.sawHead(number)
-				raise(&l.heads.latest, number)
-			}
+		case l.toldBlock(n, call, need, w, raw) != good:
+			better = l.one(j, call, need)
 		}
 		if better == nil {
 			continue
@@ -126,36 +120,34 @@ func joined(parts [][]byte) []byte {
 	return append(body, ']')
 }
 
+// splitWorkers is how many calls of one batch are under way at once.
+const splitWorkers = 8
+
 // split asks for each call of a batch by itself, several at a time.
-func (l *Listener) split(ctx *fasthttp.RequestCtx, j *job) {
+func (l *Listener) split(j *job, resp *fasthttp.Response) {
 	parts := make([][]byte, len(j.calls))
 	work := make(chan int)
-	workers := make(chan struct{})
-	const most = 8
-	count := min(most, len(j.calls))
-	for range count {
-		go func() {
-			defer func() { workers <- struct{}{} }()
+	var workers sync.WaitGroup
+	for range min(splitWorkers, len(j.calls)) {
+		workers.Go(func() {
 			for i := range work {
 				parts[i] = l.one(j, &j.calls[i], j.needs[i])
 			}
-		}()
+		})
 	}
 	for i := range j.calls {
 		work <- i
 	}
 	close(work)
-	for range count {
-		<-workers
-	}
+	workers.Wait()
 	for i := range parts {
 		if j.calls[i].Notification() {
 			parts[i] = nil
 		}
 	}
-	ctx.Response.SetStatusCode(fasthttp.StatusOK)
-	ctx.Response.Header.SetContentType("application/json")
-	ctx.Response.SetBody(joined(parts))
+	resp.SetStatusCode(fasthttp.StatusOK)
+	resp.Header.SetContentType("application/json")
+	resp.SetBody(joined(parts))
 }
 
 // one asks for one call of a batch by itself and returns the answer, an error

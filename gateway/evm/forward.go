@@ -2,6 +2,7 @@ package evm
 
 import (
 	"errors"
+	"net"
 	"sync"
 	"time"
 
@@ -39,9 +40,7 @@ func (j *job) release() {
 
 // decode reads the body of a request. One that cannot be read is passed on as
 // it is: the node has the better words for what is wrong.
-func (j *job) decode(ctx *fasthttp.RequestCtx, timeout time.Duration) {
-	h := &ctx.Request.Header
-	j.request = upstream.Request{Method: h.Method(), URI: h.RequestURI(), Header: h, Body: ctx.Request.Body(), Deadline: time.Now().Add(timeout)}
+func (j *job) decode() {
 	var err error
 	j.calls, j.batch, err = jsonrpc.Read(j.request.Body, j.calls[:0])
 	if err != nil {
@@ -80,40 +79,54 @@ func once(method []byte) bool {
 	return false
 }
 
-// forward sends a request to the nodes, and answers it.
+// forward answers a request over HTTP.
 func (l *Listener) forward(ctx *fasthttp.RequestCtx) {
-	limits := l.limits.Load()
 	j := jobs.Get().(*job)
 	defer j.release()
-	j.decode(ctx, limits.cfg.Limits.RequestTimeout)
+	h := &ctx.Request.Header
+	j.request = upstream.Request{Method: h.Method(), URI: h.RequestURI(), Header: h, Body: ctx.Request.Body()}
+	l.handle(j, ctx.RemoteAddr(), &ctx.Response)
+}
+
+// handle sends the request of a client at an address to the nodes, within the
+// limits, and answers it.
+func (l *Listener) handle(j *job, from net.Addr, resp *fasthttp.Response) {
+	limits := l.limits.Load()
+	j.decode()
+	if !limits.rates.allow(from, max(1, len(j.calls)), time.Now()) {
+		l.Stats.Limited.Add(1)
+		l.refuse(j, &refusal{fasthttp.StatusTooManyRequests, jsonrpc.Fault{Code: jsonrpc.CodeLimit, Message: "too many calls a second from this address"}}, resp)
+		return
+	}
 	if n := j.logs(); n > 0 {
 		n = min(n, int64(limits.cfg.Limits.GetLogs))
 		if limits.logs.Acquire(l.ctx, n) != nil {
-			plain(ctx, fasthttp.StatusServiceUnavailable, textDraining)
+			l.refuse(j, unavailable("shutting down"), resp)
 			return
 		}
 		defer limits.logs.Release(n)
 	}
+	j.request.Deadline = time.Now().Add(limits.cfg.Limits.RequestTimeout)
 	if limits.cfg.Routing == config.RouteFreshest {
-		l.freshest(ctx, j)
+		l.freshest(j, resp)
 		return
 	}
-	l.byBlock(ctx, j)
+	l.byBlock(j, resp)
 }
 
 // freshest sends the whole request to the freshest node, and to the next one
 // when that fails (seed 004 "Routing").
-func (l *Listener) freshest(ctx *fasthttp.RequestCtx, j *job) {
+func (l *Listener) freshest(j *job, resp *fasthttp.Response) {
 	v := l.View()
 	if len(v.Pool) == 0 {
 		l.Stats.Unserved.Add(1)
-		plain(ctx, fasthttp.StatusServiceUnavailable, textNoBackend)
+		plain(resp, fasthttp.StatusServiceUnavailable, textNoBackend)
 		return
 	}
 	j.request.Once = j.once()
 	var err error
 	for _, n := range v.Pool {
-		if err = l.attempt(n.Node, j, &ctx.Response); err == nil {
+		if err = l.attempt(n.Node, j, resp); err == nil {
 			return
 		}
 		if j.request.Once && !notTaken(err) {
@@ -121,7 +134,7 @@ func (l *Listener) freshest(ctx *fasthttp.RequestCtx, j *job) {
 		}
 	}
 	l.Stats.Unserved.Add(1)
-	plain(ctx, fasthttp.StatusBadGateway, textAllFailed+err.Error())
+	plain(resp, fasthttp.StatusBadGateway, textAllFailed+err.Error())
 }
 
 // attempt sends a request to one node.

@@ -36,6 +36,16 @@ func (h *heads) tagged(tag []byte) (n uint64, ok bool) {
 	return n, n > 0
 }
 
+// tell notes the block that a client was told for a tag.
+func (h *heads) tell(tag []byte, n uint64) {
+	switch string(tag) {
+	case `"safe"`:
+		raise(&h.safe, n)
+	case `"finalized"`:
+		raise(&h.finalized, n)
+	}
+}
+
 // appendQuantity appends a number as JSON-RPC has it, with quotes.
 func appendQuantity(to []byte, n uint64) []byte {
 	to = append(to, `"0x`...)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"flotilla/gateway/config"
+	"flotilla/gateway/evm/upstream"
 
 	"github.com/valyala/fasthttp"
 )
@@ -63,15 +64,15 @@ func (l *Listener) badRequest(ctx *fasthttp.RequestCtx, err error) {
 		code = fasthttp.StatusRequestTimeout
 	}
 	refuse(ctx.Conn(), code)
-	ctx.Response.Reset()
+	upstream.Wipe(&ctx.Response)
 }
 
 // plain answers with a text of our own.
-func plain(ctx *fasthttp.RequestCtx, code int, text string) {
-	ctx.Response.Reset()
-	ctx.Response.SetStatusCode(code)
-	ctx.Response.Header.SetContentType("text/plain; charset=utf-8")
-	ctx.Response.SetBodyString(text)
+func plain(resp *fasthttp.Response, code int, text string) {
+	upstream.Wipe(resp)
+	resp.SetStatusCode(code)
+	resp.Header.SetContentType("text/plain; charset=utf-8")
+	resp.SetBodyString(text)
 }
 
 // The texts that clients and probes match.

@@ -57,8 +57,9 @@ type Listener struct {
 
 // limits are the settings of a configuration that requests read.
 type limits struct {
-	cfg  *config.EVM
-	logs *semaphore.Weighted
+	cfg   *config.EVM
+	logs  *semaphore.Weighted
+	rates *rates
 }
 
 // client is one connection.
@@ -73,7 +74,7 @@ type client struct {
 // Stats are what a listener counts; all only rise, but Clients and Sessions.
 type Stats struct {
 	Clients, Sessions                                    atomic.Int64
-	Accepted, Rejected, Requests, Refused, Unserved      atomic.Uint64
+	Accepted, Rejected, Requests, Limited, Unserved      atomic.Uint64
 	Upgrades, Rotated, Moved, Retries, Held, HeadsRaised atomic.Uint64
 }
 
@@ -91,12 +92,20 @@ func New(cfg *config.EVM, o Options) (*Listener, error) {
 	return l, nil
 }
 
-// newLimits takes over the semaphore of before when it has the same size.
+// newLimits takes over from before what a configuration does not change.
 func newLimits(cfg *config.EVM, before *limits) *limits {
+	l := &limits{cfg: cfg}
 	if before != nil && before.cfg.Limits.GetLogs == cfg.Limits.GetLogs {
-		return &limits{cfg, before.logs}
+		l.logs = before.logs
+	} else {
+		l.logs = semaphore.NewWeighted(int64(cfg.Limits.GetLogs))
 	}
-	return &limits{cfg, semaphore.NewWeighted(int64(cfg.Limits.GetLogs))}
+	if before != nil && before.cfg.Limits.Rate == cfg.Limits.Rate && before.cfg.Limits.Burst == cfg.Limits.Burst {
+		l.rates = before.rates
+	} else {
+		l.rates = newRates(cfg.Limits.Rate, cfg.Limits.Burst)
+	}
+	return l
 }
 
 // Config is the configuration in force.

@@ -78,9 +78,9 @@ func (l *Listener) serveManagement(ctx *fasthttp.RequestCtx) {
 	}
 	switch {
 	case act == nil:
-		plain(ctx, fasthttp.StatusNotFound, "404: Not Found")
+		plain(&ctx.Response, fasthttp.StatusNotFound, "404: Not Found")
 	case !wanted:
-		plain(ctx, fasthttp.StatusMethodNotAllowed, "405: Method Not Allowed")
+		plain(&ctx.Response, fasthttp.StatusMethodNotAllowed, "405: Method Not Allowed")
 	default:
 		act(ctx)
 	}
@@ -93,7 +93,7 @@ func (l *Listener) serveManagement(ctx *fasthttp.RequestCtx) {
 func answerJSON(ctx *fasthttp.RequestCtx, code int, value any) {
 	text, err := json.Marshal(value)
 	if err != nil {
-		plain(ctx, fasthttp.StatusInternalServerError, err.Error())
+		plain(&ctx.Response, fasthttp.StatusInternalServerError, err.Error())
 		return
 	}
 	ctx.Response.SetStatusCode(code)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"flotilla/gateway/config"
@@ -120,8 +119,8 @@ func (l *Listener) tags(ctx context.Context) {
 	for {
 		cfg := l.Config()
 		if v := l.View(); cfg.Routing == config.RouteByBlock && len(v.Pool) > 0 && !l.draining.Load() {
-			l.askTag(v.Pool[0].Node, "safe", &l.heads.safe, cfg.Health.Timeout)
-			l.askTag(v.Pool[0].Node, "finalized", &l.heads.finalized, cfg.Health.Timeout)
+			l.askTag(v.Pool[0].Node, `"safe"`, cfg.Health.Timeout)
+			l.askTag(v.Pool[0].Node, `"finalized"`, cfg.Health.Timeout)
 		}
 		if !pause(ctx, max(cfg.Health.Interval, time.Second)) {
 			return
@@ -131,13 +130,13 @@ func (l *Listener) tags(ctx context.Context) {
 
 // askTag raises what clients are told for a tag. Chains without it answer an
 // error.
-func (l *Listener) askTag(n *Node, tag string, height *atomic.Uint64, timeout time.Duration) {
-	result, err := n.call(`{"jsonrpc":"2.0","id":1,"method":"eth_getBlockByNumber","params":["`+tag+`",false]}`, timeout)
+func (l *Listener) askTag(n *Node, tag string, timeout time.Duration) {
+	result, err := n.call(`{"jsonrpc":"2.0","id":1,"method":"eth_getBlockByNumber","params":[`+tag+`,false]}`, timeout)
 	if err != nil {
 		return
 	}
 	if number, err := jsonrpc.Number(jsonrpc.Inside(result, "number")); err == nil && number <= l.View().Tip {
-		raise(height, number)
+		l.heads.tell([]byte(tag), number)
 	}
 }
 

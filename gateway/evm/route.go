@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"flotilla/gateway/evm/jsonrpc"
+	"flotilla/gateway/evm/upstream"
 
 	"github.com/valyala/fasthttp"
 )
@@ -24,12 +25,11 @@ func unavailable(format string, args ...any) *refusal {
 	return &refusal{fasthttp.StatusServiceUnavailable, jsonrpc.Fault{Code: jsonrpc.CodeUnavailable, Message: fmt.Sprintf(format, args...)}}
 }
 
-// byBlock sends each call to a node that has its block (issue of the head:
-// nothing that a client was told goes back).
-func (l *Listener) byBlock(ctx *fasthttp.RequestCtx, j *job) {
+// byBlock sends each call to a node that has its block.
+func (l *Listener) byBlock(j *job, resp *fasthttp.Response) {
 	j.request.Plain, j.request.Whole = true, true
 	if j.readable && j.batch && len(j.calls) > 0 {
-		l.batch(ctx, j)
+		l.batch(j, resp)
 		return
 	}
 	var call *jsonrpc.Call
@@ -39,8 +39,8 @@ func (l *Listener) byBlock(ctx *fasthttp.RequestCtx, j *job) {
 		need = jsonrpc.NeedOf(call)
 		l.replaceTag(j, &need)
 	}
-	if r := l.send(j, call, need, l.plan(need), &ctx.Response); r != nil {
-		l.refuse(ctx, j, r)
+	if r := l.send(j, call, need, l.plan(need), resp); r != nil {
+		l.refuse(j, r, resp)
 	}
 }
 
@@ -112,7 +112,7 @@ func (l *Listener) send(j *job, call *jsonrpc.Call, need jsonrpc.Need, w want, r
 		}
 		n.counters.retries.Add(1)
 		l.Stats.Retries.Add(1)
-		resp.Reset()
+		upstream.Wipe(resp)
 	}
 }
 
@@ -172,25 +172,36 @@ func (l *Listener) next(w want, tried []*Node, deadline time.Time) (*NodeView, *
 // rewrite keeps what a client is told from going back. It may send the call to
 // another node.
 func (l *Listener) rewrite(n *Node, call *jsonrpc.Call, need jsonrpc.Need, w want, resp *fasthttp.Response) verdict {
-	if resp.IsBodyStream() || !need.Head || need.Tag != nil {
+	if resp.IsBodyStream() {
 		return good
 	}
-	switch string(call.Method) {
-	case "eth_blockNumber":
+	if string(call.Method) == "eth_blockNumber" {
 		if body, changed := l.rewriteNumber(n, resp.Body()); changed {
 			resp.SetBody(body)
 		}
-	case "eth_getBlockByNumber":
-		number, err := jsonrpc.Number(jsonrpc.Inside(resp.Body(), "result", "number"))
-		if err != nil {
-			return good
-		}
-		n.sawHead(number)
-		if number < w.height {
-			return elsewhere
-		}
-		raise(&l.heads.latest, number)
+		return good
 	}
+	return l.toldBlock(n, call, need, w, resp.Body())
+}
+
+// toldBlock takes in a block that a client is about to be told by a tag.
+func (l *Listener) toldBlock(n *Node, call *jsonrpc.Call, need jsonrpc.Need, w want, body []byte) verdict {
+	if !need.Head || string(call.Method) != "eth_getBlockByNumber" {
+		return good
+	}
+	number, err := jsonrpc.Number(jsonrpc.Inside(body, "result", "number"))
+	if err != nil {
+		return good
+	}
+	if need.Tag != nil {
+		l.heads.tell(need.Tag, number)
+		return good
+	}
+	n.sawHead(number)
+	if number < w.height {
+		return elsewhere
+	}
+	raise(&l.heads.latest, number)
 	return good
 }
 
@@ -213,11 +224,11 @@ func (l *Listener) rewriteNumber(n *Node, body []byte) (_ []byte, changed bool) 
 
 // refuse answers with an error in JSON-RPC, with the ids of the request where
 // it could be read.
-func (l *Listener) refuse(ctx *fasthttp.RequestCtx, j *job, r *refusal) {
+func (l *Listener) refuse(j *job, r *refusal, resp *fasthttp.Response) {
 	l.Stats.Unserved.Add(1)
-	ctx.Response.Reset()
+	upstream.Wipe(resp)
 	if !j.readable {
-		plain(ctx, r.status, r.fault.Message)
+		plain(resp, r.status, r.fault.Message)
 		return
 	}
 	var body []byte
@@ -240,9 +251,9 @@ func (l *Listener) refuse(ctx *fasthttp.RequestCtx, j *job, r *refusal) {
 		}
 		body = jsonrpc.AppendFault(nil, id, r.fault)
 	}
-	ctx.Response.SetStatusCode(r.status)
-	ctx.Response.Header.SetContentType("application/json")
-	ctx.Response.SetBody(body)
+	resp.SetStatusCode(r.status)
+	resp.Header.SetContentType("application/json")
+	resp.SetBody(body)
 }
 
 var errNoAnswer = errors.New("the node's answer to a part of the batch cannot be read")

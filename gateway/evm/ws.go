@@ -64,13 +64,13 @@ func (l *Listener) upgrade(ctx *fasthttp.RequestCtx) {
 	switch {
 	case string(h.Peek("Sec-Websocket-Version")) != "13" || len(h.Peek("Sec-Websocket-Key")) == 0 || c == nil:
 		ctx.Response.Header.Set("Sec-WebSocket-Version", "13")
-		plain(ctx, fasthttp.StatusBadRequest, "Bad Request: this is no WebSocket handshake of version 13")
+		plain(&ctx.Response, fasthttp.StatusBadRequest, "Bad Request: this is no WebSocket handshake of version 13")
 		return
 	case l.draining.Load():
-		plain(ctx, fasthttp.StatusServiceUnavailable, textDraining)
+		plain(&ctx.Response, fasthttp.StatusServiceUnavailable, textDraining)
 		return
 	case len(l.View().Pool) == 0:
-		plain(ctx, fasthttp.StatusServiceUnavailable, textNoBackend)
+		plain(&ctx.Response, fasthttp.StatusServiceUnavailable, textNoBackend)
 		return
 	}
 	u := &upgrade{conn: ctx.Conn(), uri: string(h.RequestURI())}

@@ -147,6 +147,15 @@ func (s *scene) start(cfg *config.Config) {
 	s.healthy(len(s.nodes))
 }
 
+// apply puts another configuration in force.
+func (s *scene) apply(cfg *config.Config) {
+	s.t.Helper()
+	s.reload <- gateway.Reload{Config: cfg, Why: "test"}
+	eventually(s.t, "the configuration is in force", func() bool {
+		return s.log.has("a new configuration is in force") || s.log.has("the configuration was not changed")
+	})
+}
+
 // status is the management API's /health.
 func (s *scene) status() (healthy int, blocks map[string]uint64) {
 	resp, err := s.client.Get("http://" + s.management + "/health")

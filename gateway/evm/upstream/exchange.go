@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/base64"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"net"
 	"net/http/httputil"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -42,9 +44,18 @@ type Request struct {
 // is handed over; larger ones are streams.
 const MaxWhole = 4 << 20
 
-// Do sends a request and reads the answer into resp, which has been reset: the
+// Wipe empties a response that is to be filled anew. Unlike Reset it leaves the
+// server's choice alone to make up no headers, for which reading an empty head
+// is the only way.
+func Wipe(resp *fasthttp.Response) {
+	resp.ResetBody()
+	resp.SkipBody = false
+	_ = resp.Header.Read(bufio.NewReaderSize(strings.NewReader("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"), 64))
+}
+
+// Do sends a request and reads the answer into resp, which is empty: the
 // head, and a body or a body stream. The connection of a stream belongs to it
-// until it is closed. An error is an *Error; resp is reset then.
+// until it is closed. An error is an *Error; resp is wiped then.
 func (c *Client) Do(r *Request, resp *fasthttp.Response) error {
 	out := outPool.Get().(*[]byte)
 	defer outPool.Put(out)
@@ -59,7 +70,7 @@ func (c *Client) Do(r *Request, resp *fasthttp.Response) error {
 			return nil
 		}
 		k.Close()
-		resp.Reset()
+		Wipe(resp)
 		if k.used && !began && !fresh && !timedOut(err) {
 			// The node had closed it while it was idle.
 			continue
