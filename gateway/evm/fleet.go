@@ -179,7 +179,12 @@ func (f *fleet) reported(n *Node, height uint64, hash string, rtt time.Duration,
 // assess decides what becomes of a node that has told a height. f.mu is held.
 func (f *fleet) assess(n *Node, height, tip uint64, now time.Time) {
 	v := f.view.Load()
-	why := f.distrusts(n, height, now)
+	why, unsure := f.distrusts(n, height, now)
+	if unsure {
+		// What it told before counts on.
+		f.publish(n, health.None, now)
+		return
+	}
 	if why != "" && why != n.aside {
 		f.log.Warn("a node is set aside", "server", n.Server.Endpoint, "reason", why)
 	}

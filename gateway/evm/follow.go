@@ -91,8 +91,8 @@ func (f *fleet) heard(n *Node, height uint64, hash string, now time.Time) {
 	if height <= n.state.Height {
 		return
 	}
-	if why := f.distrusts(n, height, now); why != "" {
-		// The next check says the same, and more.
+	if f.cfg.Health.Agree && (!n.doubtful.IsZero() || height > f.view.Load().Tip+max(f.cfg.Health.HardLag, 1)) {
+		// Checks decide about that.
 		return
 	}
 	n.sawHead(height)

@@ -49,7 +49,7 @@ type Listener struct {
 
 	mu       sync.Mutex
 	clients  map[net.Conn]*client
-	sessions map[*session]struct{}
+	sessions map[wsSession]struct{}
 	closed   bool
 	// serving waits for every connection's goroutine, background for the rest.
 	serving, background sync.WaitGroup
@@ -85,7 +85,7 @@ func New(cfg *config.EVM, o Options) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Listener{log: log, opts: o, fleet: f, Stats: &Stats{}, clients: map[net.Conn]*client{}, sessions: map[*session]struct{}{}}
+	l := &Listener{log: log, opts: o, fleet: f, Stats: &Stats{}, clients: map[net.Conn]*client{}, sessions: map[wsSession]struct{}{}}
 	l.limits.Store(newLimits(cfg, nil))
 	l.server.Store(l.newServer(cfg, l.serveHTTP))
 	l.admin = l.newServer(cfg, l.serveManagement)
@@ -282,7 +282,7 @@ func (l *Listener) tick(ctx context.Context) {
 			return
 		}
 		l.mu.Lock()
-		due := make([]*session, 0, len(l.sessions))
+		due := make([]wsSession, 0, len(l.sessions))
 		for s := range l.sessions {
 			due = append(due, s)
 		}

@@ -46,7 +46,11 @@ type Node struct {
 	// not believed now, empty when it is.
 	history          health.History
 	vouched, doubted bool
-	aside            string
+	// claimed is the height that it told last, believed or not; doubtful is
+	// since when it is not.
+	claimed  uint64
+	doubtful time.Time
+	aside    string
 }
 
 // nodeCounters only rise.

@@ -176,12 +176,22 @@ func (l *Listener) rewrite(n *Node, call *jsonrpc.Call, need jsonrpc.Need, w wan
 		return good
 	}
 	if string(call.Method) == "eth_blockNumber" {
+		if number, err := jsonrpc.Number(jsonrpc.Inside(resp.Body(), "result")); err == nil && !l.credible(number) {
+			return elsewhere
+		}
 		if body, changed := l.rewriteNumber(n, resp.Body()); changed {
 			resp.SetBody(body)
 		}
 		return good
 	}
 	return l.toldBlock(n, call, need, w, resp.Body())
+}
+
+// credible reports whether a height may be told to clients: it is not far above
+// what the checks have found.
+func (l *Listener) credible(number uint64) bool {
+	h := &l.Config().Health
+	return !h.Agree || number <= l.View().Tip+max(h.HardLag, 1)
 }
 
 // toldBlock takes in a block that a client is about to be told by a tag.
@@ -197,10 +207,10 @@ func (l *Listener) toldBlock(n *Node, call *jsonrpc.Call, need jsonrpc.Need, w w
 		l.heads.tell(need.Tag, number)
 		return good
 	}
-	n.sawHead(number)
-	if number < w.height {
+	if number < w.height || !l.credible(number) {
 		return elsewhere
 	}
+	n.sawHead(number)
 	raise(&l.heads.latest, number)
 	return good
 }
@@ -211,6 +221,9 @@ func (l *Listener) rewriteNumber(n *Node, body []byte) (_ []byte, changed bool) 
 	result := jsonrpc.Inside(body, "result")
 	number, err := jsonrpc.Number(result)
 	if err != nil {
+		return body, false
+	}
+	if !l.credible(number) {
 		return body, false
 	}
 	n.sawHead(number)

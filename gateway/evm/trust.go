@@ -15,32 +15,40 @@ const chainChecks = 60
 func (f *fleet) checksChain() bool { return f.cfg.ChainID != nil || f.cfg.Health.Agree }
 
 // distrusts is why a node is not to be believed, empty when there is no reason.
-// f.mu is held.
-func (f *fleet) distrusts(n *Node, height uint64, now time.Time) string {
+// Unsure is true while that cannot be told yet: the others have not been asked
+// since it told its height. f.mu is held.
+func (f *fleet) distrusts(n *Node, height uint64, now time.Time) (why string, unsure bool) {
 	if why := f.wrongChain(n); why != "" {
-		return why
+		return why, false
 	}
 	if !f.cfg.Health.Agree {
-		return ""
+		return "", false
 	}
+	n.claimed = height
 	w := health.Witness{Before: n.state.Height, Vouched: n.vouched, Doubted: n.doubted,
 		Reference: f.view.Load().External, OthersStand: !f.tipRose.IsZero() && now.Sub(f.tipRose) > f.cfg.Health.LagGrace}
 	for _, other := range f.nodes {
-		if other != n && other.state.Known && other.aside == "" {
-			w.Others = append(w.Others, other.state.Height)
+		if other != n && other.state.Known && (other.aside == "" || other.doubted) {
+			w.Others = append(w.Others, other.claimed)
 		}
 	}
 	limit := max(f.cfg.Health.HardLag, 1)
-	n.doubted = w.Doubtful(height, limit)
-	if n.doubted {
-		n.vouched = false
-		return fmt.Sprintf("it reports block %d, which nobody else comes near", height)
+	if w.Doubtful(height, limit) {
+		if n.doubtful.IsZero() {
+			n.doubtful = now
+		}
+		if !n.doubted && n.state.Healthy && now.Sub(n.doubtful) < f.cfg.Health.Interval+f.cfg.Health.Timeout {
+			return "", true
+		}
+		n.doubted, n.vouched = true, false
+		return fmt.Sprintf("it reports block %d, which nobody else comes near", height), false
 	}
+	n.doubted, n.doubtful = false, time.Time{}
 	n.vouched = n.vouched || w.Near(height, limit)
 	if f.forked(n, height) {
-		return "it follows a fork of its own"
+		return "it follows a fork of its own", false
 	}
-	return ""
+	return "", false
 }
 
 // wrongChain is why a node is on another chain, or empty.

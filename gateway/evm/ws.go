@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"flotilla/gateway/config"
 	"flotilla/gateway/evm/upstream"
 
 	"github.com/gorilla/websocket"
@@ -110,6 +111,37 @@ type session struct {
 	ended              chan struct{}
 }
 
+// wsSession is a client's WebSocket of either kind.
+type wsSession interface {
+	// tick is called now and then, and must not block.
+	tick(now time.Time, v *View)
+	// kill cuts the client off.
+	kill()
+}
+
+// hold keeps a session among those that are looked after, until letGo.
+func (l *Listener) hold(s wsSession) {
+	l.Stats.Sessions.Add(1)
+	l.mu.Lock()
+	l.sessions[s] = struct{}{}
+	l.mu.Unlock()
+}
+
+func (l *Listener) letGo(s wsSession) {
+	l.mu.Lock()
+	delete(l.sessions, s)
+	l.mu.Unlock()
+	l.Stats.Sessions.Add(-1)
+}
+
+// firstOffer is the subprotocol to confirm to a client.
+func firstOffer(u *upgrade) string {
+	if offered := websocket.Subprotocols(u.request); len(offered) > 0 {
+		return offered[0]
+	}
+	return ""
+}
+
 // wsConn is a WebSocket that knows when something came last.
 type wsConn struct {
 	*websocket.Conn
@@ -149,6 +181,10 @@ func (c *wsConn) say(code int, text string) {
 // runSession connects a client to a node and relays until one of them goes.
 func (l *Listener) runSession(u *upgrade) {
 	l.Stats.Upgrades.Add(1)
+	if l.Config().WebSocket.OnRotate == config.RotateMove {
+		l.runMover(u)
+		return
+	}
 	node, up, protocol := l.dialPool(u)
 	if up != nil {
 		defer up.Close()
@@ -172,17 +208,11 @@ func (l *Listener) runSession(u *upgrade) {
 	s.nextPing = time.Now().Add(l.Config().WebSocket.Heartbeat)
 	s.nextLook = time.Now().Add(l.Config().WebSocket.HealthPoll)
 	node.counters.sessions.Add(1)
-	l.Stats.Sessions.Add(1)
-	defer l.Stats.Sessions.Add(-1)
-	l.mu.Lock()
-	l.sessions[s] = struct{}{}
-	l.mu.Unlock()
+	l.hold(s)
 	stop := context.AfterFunc(l.ctx, s.rotate)
 	s.relay()
 	stop()
-	l.mu.Lock()
-	delete(l.sessions, s)
-	l.mu.Unlock()
+	l.letGo(s)
 }
 
 // awaitClose reads until the client has closed, for a moment.
@@ -370,7 +400,7 @@ func (l *Listener) dialNode(n *Node, u *upgrade) (*wsConn, string, error) {
 	conn, protocol, err := dialWS(l.ctx, l.opts.Network, l.opts.Trust, target, header, offered)
 	if protocol == "" && len(offered) > 0 {
 		// Nodes such as geth name none; clients insist on one.
-		protocol = offered[0]
+		protocol = firstOffer(u)
 	}
 	return conn, protocol, err
 }

@@ -62,7 +62,9 @@ const settings = `
     interval = "50ms"
     readmit  = "0s"
   }
-  websocket { health_poll = "50ms" }
+  websocket {
+    health_poll = "50ms"
+  }
 `
 
 // newScene starts count nodes at block 100 and the product; more goes into the

@@ -93,6 +93,15 @@ func Element(array []byte, index int) (value []byte) {
 	return value
 }
 
+// Each hands over the values of a raw array, in order.
+func Each(array []byte, value func([]byte)) {
+	s := scanner{text: array}
+	s.array(func(_ int, v []byte) bool {
+		value(v)
+		return true
+	})
+}
+
 // Fault is an error as a node or this gateway answers it.
 type Fault struct {
 	Code    int64
