@@ -147,6 +147,14 @@ func (g *gateway) publish(change func(*admin.State)) {
 		}
 		s.Listeners = append(s.Listeners, entry)
 	}
+	for _, cfg := range g.cfg.EVM {
+		l := g.evm[cfg.Name]
+		entry := admin.EVM{Config: cfg, Listener: l.Listener}
+		if certs := l.certs.Load(); certs != nil {
+			entry.Certificates = certs
+		}
+		s.EVM = append(s.EVM, entry)
+	}
 	if change != nil {
 		change(s)
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"flotilla/gateway/evm/jsonrpc"
+	"flotilla/gateway/evm/upstream"
 
 	"github.com/valyala/fasthttp"
 )
@@ -66,13 +67,13 @@ func (l *Listener) mend(j *job, n *Node, w want, resp *fasthttp.Response) {
 		var better []byte
 		switch {
 		case v != good && !once(call.Method):
-			better = l.one(j, call, need)
+			better = l.one(j.request, call, need)
 		case string(call.Method) == "eth_blockNumber":
 			if body, changed := l.rewriteNumber(n, raw); changed {
 				better = body
 			}
 		case l.toldBlock(n, call, need, w, raw) != good:
-			better = l.one(j, call, need)
+			better = l.one(j.request, call, need)
 		}
 		if better == nil {
 			continue
@@ -129,9 +130,15 @@ func (l *Listener) split(j *job, resp *fasthttp.Response) {
 	work := make(chan int)
 	var workers sync.WaitGroup
 	for range min(splitWorkers, len(j.calls)) {
+		request := j.request
+		if j.request.Header != nil {
+			// Reading one changes it, so each worker has its own.
+			request.Header = &fasthttp.RequestHeader{}
+			j.request.Header.CopyTo(request.Header)
+		}
 		workers.Go(func() {
 			for i := range work {
-				parts[i] = l.one(j, &j.calls[i], j.needs[i])
+				parts[i] = l.one(request, &j.calls[i], j.needs[i])
 			}
 		})
 	}
@@ -152,10 +159,10 @@ func (l *Listener) split(j *job, resp *fasthttp.Response) {
 
 // one asks for one call of a batch by itself and returns the answer, an error
 // if need be.
-func (l *Listener) one(j *job, call *jsonrpc.Call, need jsonrpc.Need) []byte {
+func (l *Listener) one(request upstream.Request, call *jsonrpc.Call, need jsonrpc.Need) []byte {
 	single := jobs.Get().(*job)
 	defer single.release()
-	single.request = j.request
+	single.request = request
 	single.request.Body = call.Raw
 	l.replaceTag(single, &need)
 	resp := fasthttp.AcquireResponse()

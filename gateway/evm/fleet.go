@@ -24,7 +24,10 @@ type fleet struct {
 	log     *slog.Logger
 	network upstream.Network
 	trust   upstream.Trust
-	view    atomic.Pointer[View]
+	// named has texts for clients call nodes by their names: an endpoint may
+	// hold a key.
+	named bool
+	view  atomic.Pointer[View]
 
 	// running ends the monitors, monitors waits for them.
 	running  context.Context
@@ -47,7 +50,7 @@ type fleet struct {
 
 // newFleet makes a fleet; nothing is dialed before start.
 func newFleet(cfg *config.EVM, network upstream.Network, trust upstream.Trust, log *slog.Logger) (*fleet, error) {
-	f := &fleet{log: log, network: network, trust: trust, changed: make(chan struct{})}
+	f := &fleet{named: cfg.Routing == config.RouteByBlock, log: log, network: network, trust: trust, changed: make(chan struct{})}
 	f.view.Store(&View{})
 	nodes, err := f.makeNodes(cfg)
 	if err != nil {
@@ -89,6 +92,9 @@ func (f *fleet) newNode(s *config.EVMServer) (*Node, error) {
 	client, err := upstream.New(s.Endpoint, s.Headers, f.network, f.trust)
 	if err != nil {
 		return nil, fmt.Errorf("server %s: %w", s.Name, err)
+	}
+	if f.named {
+		client.Label = s.Name
 	}
 	n := &Node{Server: s, client: client}
 	n.blocksFrom.Store(s.EarliestBlock)
@@ -164,14 +170,14 @@ func (f *fleet) reported(n *Node, height uint64, hash string, rtt time.Duration,
 	if f.gone(n) {
 		return false
 	}
-	n.counters.checks.Add(1)
+	n.counters.Checks.Add(1)
 	n.rtt, n.checked, n.answered = rtt, now, true
 	if hash != "" {
 		n.history.Add(height, hash)
 	}
 	f.assess(n, height, tip, now)
 	f.settle(now)
-	f.log.Debug("check", "server", n.Server.Endpoint, "height", height, "lag", tip-min(tip, height), "rtt", rtt, "healthy", n.state.Healthy)
+	f.log.Debug("check", "server", n.Server.Name, "height", height, "lag", tip-min(tip, height), "rtt", rtt, "healthy", n.state.Healthy)
 	admitted, n.admitted = n.admitted, false
 	return admitted
 }
@@ -186,7 +192,7 @@ func (f *fleet) assess(n *Node, height, tip uint64, now time.Time) {
 		return
 	}
 	if why != "" && why != n.aside {
-		f.log.Warn("a node is set aside", "server", n.Server.Endpoint, "reason", why)
+		f.log.Warn("a node is set aside", "server", n.Server.Name, "reason", why)
 	}
 	n.aside = why
 	if why != "" {
@@ -209,16 +215,16 @@ func (f *fleet) failed(n *Node, err error, now time.Time) {
 	if f.gone(n) {
 		return
 	}
-	n.counters.checkFailures.Add(1)
+	n.counters.CheckFailures.Add(1)
 	n.rtt, n.checked, n.answered = 0, now, true
 	f.publish(n, f.rules.Failed(&n.state, err.Error()), now)
 	f.settle(now)
-	f.log.Debug("check failed", "server", n.Server.Endpoint, "error", err, "failures", n.state.Failures, "healthy", n.state.Healthy)
+	f.log.Debug("check failed", "server", n.Server.Name, "error", err, "failures", n.state.Failures, "healthy", n.state.Healthy)
 }
 
 // broke takes in a client's call that the node did not answer.
 func (f *fleet) broke(n *Node, err error) {
-	n.counters.failures.Add(1)
+	n.counters.Failures.Add(1)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.gone(n) {
@@ -266,11 +272,11 @@ func (f *fleet) publish(n *Node, change health.Change, now time.Time) {
 	f.changed = make(chan struct{})
 	switch change {
 	case health.Evicted:
-		n.counters.evictions.Add(1)
-		f.log.Warn("a node was evicted", "server", n.Server.Endpoint, "reason", n.state.Err, "healthy", len(v.Pool), "total", len(v.Nodes))
+		n.counters.Evictions.Add(1)
+		f.log.Warn("a node was evicted", "server", n.Server.Name, "reason", n.state.Err, "healthy", len(v.Pool), "total", len(v.Nodes))
 	case health.Admitted:
 		n.admitted = true
-		f.log.Info("a node was admitted", "server", n.Server.Endpoint, "height", n.state.Height, "healthy", len(v.Pool), "total", len(v.Nodes))
+		f.log.Info("a node was admitted", "server", n.Server.Name, "height", n.state.Height, "healthy", len(v.Pool), "total", len(v.Nodes))
 	}
 }
 
@@ -340,7 +346,7 @@ func (f *fleet) add(s *config.EVMServer) (int, error) {
 	if f.running != nil {
 		f.watch(n)
 	}
-	f.log.Info("a node was added", "server", s.Endpoint, "total", len(f.nodes))
+	f.log.Info("a node was added", "server", s.Name, "total", len(f.nodes))
 	return len(f.nodes), nil
 }
 
@@ -359,7 +365,7 @@ func (f *fleet) remove(endpoint string) (int, error) {
 	f.nodes = slices.Delete(slices.Clone(f.nodes), i, i+1)
 	f.view.Store(f.view.Load().rebuilt(f.nodes))
 	n.leave()
-	f.log.Info("a node was removed", "server", endpoint, "total", len(f.nodes))
+	f.log.Info("a node was removed", "server", n.Server.Name, "total", len(f.nodes))
 	return len(f.nodes), nil
 }
 

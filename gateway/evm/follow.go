@@ -30,7 +30,7 @@ func (f *fleet) follow(ctx context.Context, n *Node) {
 		}
 		if !told {
 			told = true
-			f.log.Debug("a node's heads cannot be followed, it is polled", "server", n.Server.Endpoint, "error", err)
+			f.log.Debug("a node's heads cannot be followed, it is polled", "server", n.Server.Name, "error", err)
 		}
 		if !pause(ctx, followRetry) {
 			return

@@ -139,7 +139,7 @@ func (l *Listener) freshest(j *job, resp *fasthttp.Response) {
 
 // attempt sends a request to one node.
 func (l *Listener) attempt(n *Node, j *job, resp *fasthttp.Response) error {
-	n.counters.requests.Add(1)
+	n.counters.Requests.Add(1)
 	n.inFlight.Add(1)
 	err := n.client.Do(&j.request, resp)
 	n.inFlight.Add(-1)

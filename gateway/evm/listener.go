@@ -114,6 +114,9 @@ func (l *Listener) Config() *config.EVM { return l.limits.Load().cfg }
 // View is what is known of the fleet now.
 func (l *Listener) View() *View { return l.fleet.view.Load() }
 
+// Told is the highest block that clients have been told.
+func (l *Listener) Told() uint64 { return l.heads.latest.Load() }
+
 // Start begins to watch the nodes. ctx ends the clients; Stop waits for them.
 func (l *Listener) Start(ctx context.Context) {
 	l.ctx, l.cancel = context.WithCancel(ctx)

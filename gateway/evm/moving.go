@@ -239,7 +239,7 @@ func (m *mover) keep() {
 			continue
 		}
 		if err := m.serve(node, up, moved); m.ctx.Err() == nil {
-			m.listener.log.Debug("a client's subscriptions move", "from", node.Server.Endpoint, "reason", err)
+			m.listener.log.Debug("a client's subscriptions move", "from", node.Server.Name, "reason", err)
 		}
 		m.unlink()
 		m.listener.Stats.Moved.Add(1)
@@ -268,7 +268,7 @@ func (m *mover) connect(avoid *Node) (*Node, *wsConn) {
 		if err == nil {
 			return n.Node, up
 		}
-		m.listener.log.Debug("a node did not take a WebSocket", "server", n.Server.Endpoint, "error", err)
+		m.listener.log.Debug("a node did not take a WebSocket", "server", n.Server.Name, "error", err)
 	}
 	return nil, nil
 }
@@ -291,7 +291,7 @@ func (m *mover) unlink() {
 // on what comes until the connection ends.
 func (m *mover) serve(node *Node, up *wsConn, moved bool) error {
 	up.SetReadLimit(m.listener.Config().WebSocket.MaxMessage)
-	node.counters.sessions.Add(1)
+	node.counters.Sessions.Add(1)
 	m.mu.Lock()
 	m.node, m.up, m.sampled = node, up, time.Time{}
 	for _, s := range m.subs {

@@ -28,7 +28,7 @@ type Node struct {
 	blocksFrom, statesFrom atomic.Uint64
 	// inFlight counts calls that the node has not answered yet.
 	inFlight atomic.Int64
-	counters nodeCounters
+	counters NodeCounters
 
 	// What follows belongs to the fleet, under its lock.
 	state   health.State
@@ -53,9 +53,9 @@ type Node struct {
 	aside    string
 }
 
-// nodeCounters only rise.
-type nodeCounters struct {
-	requests, failures, retries, checks, checkFailures, evictions, sessions atomic.Uint64
+// NodeCounters only rise.
+type NodeCounters struct {
+	Requests, Failures, Retries, Checks, CheckFailures, Evictions, Sessions atomic.Uint64
 }
 
 // NodeView is what is known about a node at one moment. It is never changed.
@@ -72,6 +72,12 @@ type NodeView struct {
 	// Version is what the node calls itself; empty until it was asked.
 	Version string
 }
+
+// Counters are what is counted about the node.
+func (n *Node) Counters() *NodeCounters { return &n.counters }
+
+// InFlight is how many calls the node has not answered yet.
+func (n *Node) InFlight() int64 { return n.inFlight.Load() }
 
 // sawHead notes that the node has a block.
 func (n *Node) sawHead(height uint64) {
@@ -101,7 +107,7 @@ func ask(c *upstream.Client, body string, timeout time.Duration) ([]byte, error)
 	case err != nil:
 		return nil, err
 	case resp.IsBodyStream():
-		return nil, fmt.Errorf("the answer of %s is too long", c.URL)
+		return nil, fmt.Errorf("the answer of %s is too long", c.Label)
 	case resp.StatusCode() != fasthttp.StatusOK:
 		return nil, fmt.Errorf("HTTP status %d", resp.StatusCode())
 	}

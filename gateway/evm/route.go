@@ -110,7 +110,7 @@ func (l *Listener) send(j *job, call *jsonrpc.Call, need jsonrpc.Need, w want, r
 			}
 			return nil
 		}
-		n.counters.retries.Add(1)
+		n.counters.Retries.Add(1)
 		l.Stats.Retries.Add(1)
 		upstream.Wipe(resp)
 	}

@@ -207,7 +207,7 @@ func (l *Listener) runSession(u *upgrade) {
 	}
 	s.nextPing = time.Now().Add(l.Config().WebSocket.Heartbeat)
 	s.nextLook = time.Now().Add(l.Config().WebSocket.HealthPoll)
-	node.counters.sessions.Add(1)
+	node.counters.Sessions.Add(1)
 	l.hold(s)
 	stop := context.AfterFunc(l.ctx, s.rotate)
 	s.relay()
@@ -363,7 +363,7 @@ func (l *Listener) dialPool(u *upgrade) (*Node, *wsConn, string) {
 		if err == nil {
 			return n.Node, conn, protocol
 		}
-		l.log.Debug("a node did not take a WebSocket", "server", n.Server.Endpoint, "error", err)
+		l.log.Debug("a node did not take a WebSocket", "server", n.Server.Name, "error", err)
 	}
 	return nil, nil, ""
 }

@@ -31,8 +31,9 @@ type Trust interface {
 
 // Client is the HTTP side of one node. It is safe for concurrent use.
 type Client struct {
-	// URL is the endpoint as it was given, which texts name.
-	URL     string
+	// Label is what errors call the node; the endpoint when nothing else is set
+	// before the first exchange.
+	Label   string
 	network Network
 	trust   Trust
 	secure  bool
@@ -66,7 +67,7 @@ func New(endpoint string, headers map[string]string, network Network, trust Trus
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{URL: endpoint, network: network, trust: trust, secure: u.Scheme == "https",
+	c := &Client{Label: endpoint, network: network, trust: trust, secure: u.Scheme == "https",
 		name: u.Hostname(), host: u.Host, base: strings.TrimSuffix(u.EscapedPath(), "/"), query: u.RawQuery}
 	port := u.Port()
 	if port == "" {
@@ -117,7 +118,7 @@ func (c *Client) take(fresh bool, deadline time.Time) (*conn, error) {
 	defer cancel()
 	raw, err := c.network.DialContext(ctx, "tcp", c.address)
 	if err != nil {
-		return nil, &Error{Connecting, c.URL, err}
+		return nil, &Error{Connecting, c.Label, err}
 	}
 	if c.secure {
 		cfg, err := c.trust.Config(c.name)
@@ -128,7 +129,7 @@ func (c *Client) take(fresh bool, deadline time.Time) (*conn, error) {
 			}
 		}
 		raw.Close()
-		return nil, &Error{Connecting, c.URL, err}
+		return nil, &Error{Connecting, c.Label, err}
 	}
 	return &conn{Conn: raw, br: bufio.NewReaderSize(raw, readBuffer)}, nil
 }
@@ -186,7 +187,7 @@ const (
 // Error is a failed exchange.
 type Error struct {
 	Stage Stage
-	URL   string
+	Label string
 	Err   error
 }
 
@@ -194,9 +195,9 @@ type Error struct {
 // own for the rest.
 func (e *Error) Error() string {
 	if e.Stage == Connecting {
-		return "Failed to connect to " + e.URL
+		return "Failed to connect to " + e.Label
 	}
-	return fmt.Sprintf("Request to %s failed: %s", e.URL, reason(e.Err))
+	return fmt.Sprintf("Request to %s failed: %s", e.Label, reason(e.Err))
 }
 
 // Unwrap is the cause.

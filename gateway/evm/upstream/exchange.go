@@ -75,7 +75,7 @@ func (c *Client) Do(r *Request, resp *fasthttp.Response) error {
 			// The node had closed it while it was idle.
 			continue
 		}
-		return &Error{Exchanging, c.URL, err}
+		return &Error{Exchanging, c.Label, err}
 	}
 }
 
