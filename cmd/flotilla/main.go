@@ -5,11 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 )
 
-func main() { os.Exit(execute(os.Args[1:])) }
+func main() { os.Exit(execute(arguments(os.Args))) }
+
+// arguments are those of the command line. Under the name of erigon_proxy the
+// program is that, so that a unit file which starts it need not change.
+func arguments(argv []string) []string {
+	if filepath.Base(argv[0]) == "erigon_proxy" {
+		return append([]string{"erigon-proxy"}, argv[1:]...)
+	}
+	return argv[1:]
+}
 
 // usageError is a mistake on the command line; its exit code is 2.
 type usageError struct{ error }
