@@ -7,6 +7,7 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -150,7 +151,7 @@ func (g *gateway) publish(change func(*admin.State)) {
 	for _, cfg := range g.cfg.EVM {
 		l := g.evm[cfg.Name]
 		entry := admin.EVM{Config: cfg, Listener: l.Listener}
-		if certs := l.certs.Load(); certs != nil {
+		if certs := l.tls.now.Load(); certs != nil {
 			entry.Certificates = certs
 		}
 		s.EVM = append(s.EVM, entry)
@@ -200,8 +201,11 @@ func (g *gateway) run(ctx context.Context, stop, stopEVM context.CancelFunc) {
 	g.publish(func(s *admin.State) { s.Draining = true })
 	var ends sync.WaitGroup
 	ends.Go(func() { g.stopEVM(stopEVM) })
-	for _, cfg := range g.cfg.Listeners {
-		g.ports[cfg.Address].shut()
+	later := evmAddresses(g.cfg)
+	for address, p := range g.ports {
+		if !slices.Contains(later, address) {
+			p.shut()
+		}
 	}
 	stop()
 	g.drain()
