@@ -7,6 +7,7 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,6 +22,9 @@ import (
 type Options struct {
 	// Logger gets all log lines; nil is slog.Default().
 	Logger *slog.Logger
+	// Level is what the logger goes by, for ports that may change it; nil when
+	// it cannot be changed.
+	Level *slog.LevelVar
 	// Version and Commit show in flotilla_build_info.
 	Version, Commit string
 	// Ready is called once, when every port is open, with the addresses by
@@ -58,7 +62,7 @@ func (tcp) DialContext(ctx context.Context, network, address string) (net.Conn, 
 func Run(ctx context.Context, cfg *config.Config, opts Options) error {
 	g := &gateway{
 		log: opts.Logger, network: opts.Network, trust: tlsfiles.NewTrust(), opts: opts,
-		listeners: map[string]*listener{}, ports: portSet{},
+		listeners: map[string]*listener{}, evm: map[string]*evmListener{}, ports: portSet{},
 	}
 	if g.log == nil {
 		g.log = slog.Default()
@@ -70,13 +74,16 @@ func Run(ctx context.Context, cfg *config.Config, opts Options) error {
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	g.serving = serving
+	servingEVM, stopEVM := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopEVM()
+	g.servingEVM = servingEVM
 	if err := g.apply(cfg); err != nil {
 		return err
 	}
 	if opts.Ready != nil {
 		opts.Ready(g.addresses())
 	}
-	g.run(ctx, stop)
+	g.run(ctx, stop, stopEVM)
 	return nil
 }
 
@@ -88,10 +95,13 @@ type gateway struct {
 	trust   *tlsfiles.Trust
 	opts    Options
 	serving context.Context
+	// servingEVM outlives it by the drain of EVM listeners.
+	servingEVM context.Context
 
 	cfg       *config.Config
 	revision  uint64
 	listeners map[string]*listener
+	evm       map[string]*evmListener
 	ports     portSet
 	admin     *adminPort
 	control   *admin.Control
@@ -115,6 +125,9 @@ func (g *gateway) addresses() map[string]net.Addr {
 			all[cfg.Name+"/chain_api"] = g.ports[cfg.ChainAPI.Address].Addr()
 		}
 	}
+	for _, cfg := range g.cfg.EVM {
+		all[cfg.Name] = g.ports[cfg.Address].Addr()
+	}
 	if g.admin != nil {
 		all["admin"] = g.admin.Addr()
 	}
@@ -134,6 +147,14 @@ func (g *gateway) publish(change func(*admin.State)) {
 			entry.ChainAPI = l.api.Port
 		}
 		s.Listeners = append(s.Listeners, entry)
+	}
+	for _, cfg := range g.cfg.EVM {
+		l := g.evm[cfg.Name]
+		entry := admin.EVM{Config: cfg, Listener: l.Listener}
+		if certs := l.tls.now.Load(); certs != nil {
+			entry.Certificates = certs
+		}
+		s.EVM = append(s.EVM, entry)
 	}
 	if change != nil {
 		change(s)
@@ -168,7 +189,7 @@ func (g *gateway) closeAdmin() {
 	g.admin = nil
 }
 
-func (g *gateway) run(ctx context.Context, stop context.CancelFunc) {
+func (g *gateway) run(ctx context.Context, stop, stopEVM context.CancelFunc) {
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
@@ -178,11 +199,17 @@ func (g *gateway) run(ctx context.Context, stop context.CancelFunc) {
 	}
 	g.log.Info("shutting down", "grace", g.cfg.ShutdownGrace)
 	g.publish(func(s *admin.State) { s.Draining = true })
-	for _, p := range g.ports {
-		p.shut()
+	var ends sync.WaitGroup
+	ends.Go(func() { g.stopEVM(stopEVM) })
+	later := evmAddresses(g.cfg)
+	for address, p := range g.ports {
+		if !slices.Contains(later, address) {
+			p.shut()
+		}
 	}
 	stop()
 	g.drain()
+	ends.Wait()
 	g.closeAdmin()
 	g.log.Info("stopped")
 }
@@ -197,18 +224,27 @@ func (g *gateway) drain() {
 		}
 		g.leaving.Wait()
 	}()
-	grace := time.NewTimer(g.cfg.ShutdownGrace)
-	defer grace.Stop()
-	select {
-	case <-gone:
+	if g.inTime(gone) {
 		return
-	case <-grace.C:
-		g.log.Warn("the shutdown grace is over; clients that are still there are cut off")
-	case <-g.opts.Force:
-		g.log.Warn("a second signal; clients that are still there are cut off")
 	}
 	for _, l := range g.listeners {
 		l.kill()
 	}
 	<-gone
+}
+
+// inTime reports whether the clients have gone by themselves before the grace
+// is over and before a second signal.
+func (g *gateway) inTime(gone <-chan struct{}) bool {
+	grace := time.NewTimer(g.cfg.ShutdownGrace)
+	defer grace.Stop()
+	select {
+	case <-gone:
+		return true
+	case <-grace.C:
+		g.log.Warn("the shutdown grace is over; clients that are still there are cut off")
+	case <-g.opts.Force:
+		g.log.Warn("a second signal; clients that are still there are cut off")
+	}
+	return false
 }

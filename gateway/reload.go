@@ -53,6 +53,7 @@ type change struct {
 	admin    net.Listener
 	// control is nil without a control API.
 	control *admin.Control
+	evm     []*evmChange
 	// moveAdmin: the admin port is to be exchanged for admin, which is nil for
 	// none.
 	moveAdmin bool
@@ -105,6 +106,14 @@ func (g *gateway) prepare(cfg *config.Config) (*change, error) {
 			failed = append(failed, err)
 		}
 	}
+	for _, ec := range cfg.EVM {
+		change, err := g.prepareEVM(ec)
+		if err != nil {
+			failed = append(failed, err)
+		}
+		c.evm = append(c.evm, change)
+	}
+	wanted = append(wanted, evmAddresses(cfg)...)
 	if failed != nil {
 		return nil, errors.Join(failed...)
 	}
@@ -172,6 +181,9 @@ func (g *gateway) commit(c *change) {
 			used[lc.ChainAPI.Address] = true
 		}
 	}
+	for _, address := range g.commitEVM(c.evm) {
+		used[address] = true
+	}
 	g.publish(nil)
 	for _, p := range c.opened {
 		p.start(g.serving, g.log)
@@ -199,5 +211,8 @@ func (g *gateway) commit(c *change) {
 		if a := lc.ChainAPI; a != nil {
 			g.log.Info("chain API listening", "listener", lc.Name, "address", g.ports[a.Address].Addr().String(), "tls", a.TLS != nil)
 		}
+	}
+	for _, ec := range c.cfg.EVM {
+		g.log.Info("listening", "listener", ec.Name, "address", g.ports[ec.Address].Addr().String(), "servers", len(ec.Servers), "tls", ec.TLS != nil)
 	}
 }

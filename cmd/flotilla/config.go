@@ -55,38 +55,73 @@ func newConfigInitCommand() *cobra.Command {
 }
 
 func newConfigConvertCommand() *cobra.Command {
-	var force bool
+	var force, fromEnv bool
 	cmd := &cobra.Command{
-		Use:   "convert FILE [NEW]",
-		Short: "Write a fleet-router JSON configuration as HCL",
+		Use:   "convert [FILE] [NEW]",
+		Short: "Write a fleet-router or erigon_proxy configuration as HCL",
 		Long: "Write a fleet-router JSON configuration as HCL, to the file NEW or to the standard output.\n" +
+			"With --from-env it is what erigon_proxy reads: its environment variables, and no FILE.\n" +
 			"The new configuration behaves as the old one does.",
-		Args: usageArgs(cobra.RangeArgs(1, 2)),
+		Args: usageArgs(cobra.RangeArgs(0, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, warnings, err := config.Load(args[0])
-			printWarnings(cmd.ErrOrStderr(), warnings)
-			if err != nil {
-				return err
+			if fromEnv {
+				return convertEnv(cmd, args, force)
 			}
-			text := config.FormatHCL(cfg)
-			if _, _, err := config.Parse("converted.hcl", text); err != nil {
-				return fmt.Errorf("HCL is stricter and does not take this configuration; correct %s where the warnings say so, and convert it again\n%w", args[0], err)
+			if len(args) == 0 {
+				return usageError{errors.New("config convert needs a FILE, or --from-env")}
 			}
-			if len(args) == 1 {
-				_, err := cmd.OutOrStdout().Write(text)
-				return err
-			}
-			// The text may hold a token, so the new file is no more readable
-			// than the old one.
-			info, err := os.Stat(args[0])
-			if err != nil {
-				return err
-			}
-			return writeNew(args[1], text, info.Mode().Perm()&0o666, force)
+			return convertFile(cmd, args, force)
 		},
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "overwrite an existing file")
+	cmd.Flags().BoolVar(&fromEnv, "from-env", false, "read erigon_proxy's environment variables")
 	return cmd
+}
+
+func convertFile(cmd *cobra.Command, args []string, force bool) error {
+	cfg, warnings, err := config.Load(args[0])
+	printWarnings(cmd.ErrOrStderr(), warnings)
+	if err != nil {
+		return err
+	}
+	text := config.FormatHCL(cfg)
+	if _, _, err := config.Parse("converted.hcl", text); err != nil {
+		return fmt.Errorf("HCL is stricter and does not take this configuration; correct %s where the warnings say so, and convert it again\n%w", args[0], err)
+	}
+	if len(args) == 1 {
+		_, err := cmd.OutOrStdout().Write(text)
+		return err
+	}
+	// The text may hold a token, so the new file is no more readable than the
+	// old one.
+	info, err := os.Stat(args[0])
+	if err != nil {
+		return err
+	}
+	return writeNew(args[1], text, info.Mode().Perm()&0o666, force)
+}
+
+func convertEnv(cmd *cobra.Command, args []string, force bool) error {
+	if len(args) > 1 {
+		return usageError{errors.New("config convert --from-env takes one argument, the file to write")}
+	}
+	cfg, warnings, err := config.FromEnv(os.Getenv)
+	if err != nil {
+		return err
+	}
+	for _, w := range warnings {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s %s\n", newPainter(cmd.ErrOrStderr()).yellow("warning:"), w)
+	}
+	text := config.FormatHCL(cfg)
+	if _, _, err := config.Parse("converted.hcl", text); err != nil {
+		return fmt.Errorf("HCL is stricter and does not take these settings; change the variables and convert them again\n%w", err)
+	}
+	if len(args) == 0 {
+		_, err := cmd.OutOrStdout().Write(text)
+		return err
+	}
+	// It holds the reference provider's key.
+	return writeNew(args[0], text, 0o600, force)
 }
 
 // writeNew writes a file that must not be there yet, unless force is set.

@@ -5,11 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 )
 
-func main() { os.Exit(execute(os.Args[1:])) }
+func main() { os.Exit(execute(arguments(os.Args))) }
+
+// arguments are those of the command line. Under the name of erigon_proxy the
+// program is that, so that a unit file which starts it need not change.
+func arguments(argv []string) []string {
+	if filepath.Base(argv[0]) == "erigon_proxy" {
+		return append([]string{"erigon-proxy"}, argv[1:]...)
+	}
+	return argv[1:]
+}
 
 // usageError is a mistake on the command line; its exit code is 2.
 type usageError struct{ error }
@@ -47,7 +57,7 @@ func newRootCommand() *cobra.Command {
 	run := newRunCommand()
 	// Without a command it runs, as fleet-router does.
 	root.RunE = func(cmd *cobra.Command, args []string) error { return run.RunE(run, args) }
-	root.AddCommand(run, newConfigCommand(), newCheckCommand(), newPolicyCommand(), newDemoCommand(), newSimCommand(), newVersionCommand())
+	root.AddCommand(run, newErigonProxyCommand(), newConfigCommand(), newCheckCommand(), newPolicyCommand(), newDemoCommand(), newSimCommand(), newVersionCommand())
 	return root
 }
 

@@ -39,7 +39,7 @@ func run(cmd *cobra.Command) error {
 	if err != nil {
 		return usageError{err}
 	}
-	log, _ := logging.New(cmd.OutOrStdout(), logging.Options{Format: format})
+	log, level := logging.New(cmd.OutOrStdout(), logging.Options{Format: format})
 	path, err := cmd.Flags().GetString("config")
 	if err != nil {
 		return err
@@ -67,7 +67,7 @@ func run(cmd *cobra.Command) error {
 	var background sync.WaitGroup
 	background.Go(func() { watcher.Run(ctx, hangup) })
 	background.Go(func() { obey(signals, stopped, log, cancel, func() { close(force) }) })
-	err = gateway.Run(ctx, cfg, gateway.Options{Logger: log, Version: version(), Commit: commit(), Reload: watcher.Reloads(), Force: force})
+	err = gateway.Run(ctx, cfg, gateway.Options{Logger: log, Level: level, Version: version(), Commit: commit(), Reload: watcher.Reloads(), Force: force})
 	cancel()
 	close(stopped)
 	background.Wait()

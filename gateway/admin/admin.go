@@ -23,6 +23,8 @@ import (
 type State struct {
 	// Listeners are the ones that take new clients, in configuration order.
 	Listeners []Listener
+	// EVM are those for EVM JSON-RPC.
+	EVM []EVM
 	// Single leaves the listener's name out of metrics and texts
 	// (config.Config.Single).
 	Single bool

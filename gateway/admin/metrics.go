@@ -110,6 +110,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	st := c.state()
 	now := time.Now()
 	collect(out, processMetrics, process{st, c.build}, nil, nil)
+	collectEVM(out, st, now)
 	for i := range st.Listeners {
 		l := newListenerSubject(&st.Listeners[i])
 		name := []string{l.Config.Name}
@@ -171,6 +172,12 @@ func declared(chainAPI bool) []family {
 		for _, m := range apiUpstreamMetrics {
 			all = append(all, m.family)
 		}
+	}
+	for _, m := range evmMetrics {
+		all = append(all, m.family)
+	}
+	for _, m := range evmNodeMetrics {
+		all = append(all, m.family)
 	}
 	slices.SortFunc(all, func(a, b family) int { return cmp.Compare(a.name, b.name) })
 	return all

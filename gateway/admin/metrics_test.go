@@ -191,6 +191,12 @@ func declaredLines() []string {
 	for _, m := range apiUpstreamMetrics {
 		add(m.family, upstreamLabels)
 	}
+	for _, m := range evmMetrics {
+		add(m.family, listenerLabels)
+	}
+	for _, m := range evmNodeMetrics {
+		add(m.family, evmNodeLabels)
+	}
 	slices.Sort(lines)
 	return lines
 }

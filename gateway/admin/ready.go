@@ -82,6 +82,14 @@ func readyAll(st *State, r *http.Request) answer {
 			}
 		}
 	}
+	for i := range st.EVM {
+		n := len(st.EVM[i].Listener.View().Pool)
+		if n == 0 {
+			failing = append(failing, st.EVM[i].Config.Name)
+			told = append(told, st.EVM[i].Config.Name+": no upstreams online")
+		}
+		online += n
+	}
 	switch {
 	case len(failing) > 0 && pools:
 		return line(http.StatusServiceUnavailable, "not ready: listener(s) with no online upstreams: %s", strings.Join(failing, ", "))
@@ -90,7 +98,7 @@ func readyAll(st *State, r *http.Request) answer {
 	case st.Single:
 		return line(http.StatusOK, "ready: %d upstream(s) online", online)
 	default:
-		return line(http.StatusOK, "ready: %d listener(s) ready, %d upstream(s) online", len(st.Listeners), online)
+		return line(http.StatusOK, "ready: %d listener(s) ready, %d upstream(s) online", len(st.Listeners)+len(st.EVM), online)
 	}
 }
 
@@ -99,7 +107,7 @@ func readyOf(name string) route {
 	return func(st *State, r *http.Request) answer {
 		l := st.listener(name)
 		if l == nil {
-			return notFound
+			return readyEVM(st, name)
 		}
 		a, history, done := checkScope(st, l, r, "not ready ("+name+")")
 		if done {
@@ -111,6 +119,22 @@ func readyOf(name string) route {
 		}
 		return withPolicies(line(http.StatusOK, "ready (%s): %d upstream(s) online", name, v.Online()), *l)
 	}
+}
+
+// readyEVM is the check of one EVM listener.
+func readyEVM(st *State, name string) answer {
+	l := st.evmListener(name)
+	switch {
+	case l == nil:
+		return notFound
+	case st.Draining:
+		return line(http.StatusServiceUnavailable, "not ready: shutting down")
+	}
+	n := len(l.Listener.View().Pool)
+	if n == 0 {
+		return line(http.StatusServiceUnavailable, "not ready (%s): no upstreams online", name)
+	}
+	return line(http.StatusOK, "ready (%s): %d upstream(s) online", name, n)
 }
 
 // unready is why a listener is not ready (M20), "" when it is. An outage of

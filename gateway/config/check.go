@@ -17,11 +17,8 @@ func acceptListener(d *decoder, n *node, prefix string) bool {
 	if d.lang == inJSON || protocol == nil || protocol.text == "ship" {
 		return true
 	}
-	message := fmt.Sprintf("%sis of the unknown kind %s", prefix, quote(protocol.text))
-	if protocol.text == "evm" {
-		message = prefix + `is of the kind "evm", which this version does not serve yet`
-	}
-	d.report.problem(protocol.at, message, `write listener "ship" "name" { ... }; "ship" is the only kind so far`)
+	d.report.problem(protocol.at, fmt.Sprintf("%sis of the unknown kind %s", prefix, quote(protocol.text)),
+		`write listener "ship" "name" { ... } or listener "evm" "name" { ... }`)
 	return false
 }
 
@@ -48,7 +45,7 @@ func paceOf(target any) *Listener {
 
 func checkListener(d *decoder, target any) {
 	l := target.(*draft)
-	checkName(d, l)
+	checkLabel(d, l, l.Name)
 	checkAddress(d, l)
 	if d.lang == inHCL {
 		checkPace(d, l)
@@ -69,12 +66,13 @@ func checkPinned(d *decoder, l *draft) {
 	}
 }
 
-func checkName(d *decoder, l *draft) {
-	if l.Name == "" || d.broken(l, "name") {
+// checkLabel is about the name of a listener of any kind.
+func checkLabel(d *decoder, target any, name string) {
+	if name == "" || d.broken(target, "name") {
 		return
 	}
-	if strings.ContainsFunc(l.Name, func(r rune) bool { return r == '/' || unicode.IsSpace(r) }) {
-		d.complain(l, "name", fmt.Sprintf("%s has a slash or white space", quote(l.Name)), "the name is part of URLs and metrics: eos-mainnet, say")
+	if strings.ContainsFunc(name, func(r rune) bool { return r == '/' || unicode.IsSpace(r) }) {
+		d.complain(target, "name", fmt.Sprintf("%s has a slash or white space", quote(name)), "the name is part of URLs and metrics: eos-mainnet, say")
 	}
 }
 

@@ -40,7 +40,7 @@ func checkDashboard(d *decoder, target any) {
 // finishHCL checks what concerns the whole file.
 func finishHCL(d *decoder, doc *document) {
 	if !d.given(doc, "listener") {
-		d.report.problem(d.records[doc].at, "listener is missing", `at least one block, listener "ship" "name" { ... }, is expected`)
+		d.report.problem(d.records[doc].at, "listener is missing", `at least one block, listener "ship" "name" { ... } or listener "evm" "name" { ... }, is expected`)
 	}
 	finish(d, doc)
 }
@@ -130,6 +130,13 @@ func finish(d *decoder, doc *document) {
 		names[l.Name] = true
 		doc.config.Listeners = append(doc.config.Listeners, &l.Listener)
 	}
+	for _, l := range doc.evm {
+		if names[l.Name] && l.Name != "" {
+			d.complain(l, "name", fmt.Sprintf("%s is the name of another listener, too", quote(l.Name)), "each name may be given once")
+		}
+		names[l.Name] = true
+		doc.config.EVM = append(doc.config.EVM, &l.EVM)
+	}
 	checkBinds(d, doc)
 }
 
@@ -167,6 +174,12 @@ func checkBinds(d *decoder, doc *document) {
 	}
 	for _, l := range doc.listeners {
 		add(l, key, l.Address, what(l))
+	}
+	for _, l := range doc.evm {
+		add(l, key, l.Address, "the listener "+quote(l.Name))
+		if l.Management != nil {
+			add(l.Management, key, l.Management.Address, "the management API of the listener "+quote(l.Name))
+		}
 	}
 	if admin := doc.config.Admin; admin != nil {
 		target := any(admin)

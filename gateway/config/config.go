@@ -17,8 +17,11 @@ type Config struct {
 	Single bool
 	// Admin is the port for health, readiness and metrics; nil when off.
 	Admin *Admin
-	// Listeners are the client ports, in file order, at least one.
+	// Listeners are the client ports for SHiP, in file order. There is at least
+	// one port of either kind.
 	Listeners []*Listener
+	// EVM are the client ports for EVM JSON-RPC, in file order.
+	EVM []*EVM
 	// ShutdownGrace bounds the drain after SIGTERM; 0 exits at once.
 	ShutdownGrace time.Duration
 }

@@ -183,6 +183,11 @@ func (d *decoder) block(f *field, value *node, target any, prefix string) {
 }
 
 func (d *decoder) child(f *field, n *node, parent any, prefix string) {
+	if f.variant != nil {
+		if other := f.variant(n); other != nil {
+			f = other
+		}
+	}
 	if f.sub.accept != nil && !f.sub.accept(d, n, prefix) {
 		return
 	}

@@ -10,6 +10,8 @@ type document struct {
 	top draft
 	// listeners are those of their own.
 	listeners []*draft
+	// evm are the EVM listeners.
+	evm []*evmDraft
 	// What a JSON file says of the admin port.
 	adminHost string
 	adminPort uint64

@@ -25,6 +25,9 @@ func FormatHCL(cfg *Config) []byte {
 		}
 		doc.listeners = append(doc.listeners, own)
 	}
+	for _, l := range cfg.EVM {
+		doc.evm = append(doc.evm, &evmDraft{EVM: *l, protocol: "evm"})
+	}
 	if len(doc.listeners) > 1 {
 		shareSettings(doc)
 	}
@@ -89,7 +92,14 @@ func (w *formatter) body(body *hclwrite.Body, s *schema, target, base any) {
 }
 
 func (w *formatter) children(body *hclwrite.Body, f *field, parent any) {
-	for _, child := range f.children(parent) {
+	shared := f
+	for _, child := range shared.children(parent) {
+		f := shared
+		if f.variant != nil {
+			if other := f.variant(child); other != nil {
+				f = other
+			}
+		}
 		base := f.sub.fresh()
 		f.sub.setDefaults(base, inHCL)
 		if l, ok := base.(*draft); ok && f.kind == objects {

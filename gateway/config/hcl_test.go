@@ -45,7 +45,6 @@ var hclRules = []rule{
 	{"name of fleet-router", hclWith("", "  «upstream_status_ms = 5000"), words("upstream_status_ms", "did you mean upstream_status?")},
 	{"listen_port", hclWith("", "  «listen_port = 17000"), words("listen_port", "did you mean address?")},
 	{"attribute of a server", hclWith("", "  server \"b\" {\n    endpoint = \"h:1\"\n    «wieght = 2\n  }"), words(`listener "eos": server "b": wieght`, "weight")},
-	{"evm", hclWith(`listener «"evm" "main" {}`, ""), words(`listener "main"`, "evm", "ship")},
 	{"unknown protocol", hclWith(`listener «"shop" "main" {}`, ""), words(`"shop"`, "ship")},
 	{"listener without a label", hclWith("«listener \"ship\" {}", ""), words("1 label", `listener "ship" "name"`)},
 	{"server without a label", hclWith("", "  «server {}"), words(`listener "eos": server`, `server "name"`)},

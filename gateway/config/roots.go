@@ -84,7 +84,11 @@ var listenersField = field{hcl: "listener", json: "listeners", kind: objects, su
 			l.host = host
 		}
 	},
-	children: func(parent any) []any { return present(parent.(*document).listeners...) },
+	variant: variantOf,
+	children: func(parent any) []any {
+		doc := parent.(*document)
+		return append(present(doc.listeners...), present(doc.evm...)...)
+	},
 }
 
 var graceField = field{hcl: "shutdown_grace", json: "shutdown_grace_ms", kind: millis, max: maxMillis, clamp: true, def: "5s",

@@ -95,6 +95,9 @@ type field struct {
 	// for FormatHCL.
 	decode func(d *decoder, n *node, parent any)
 	blocks func(parent any) []rawBlock
+	// variant is another field that decodes a block, or writes an object, of the
+	// same name; nil when this one does.
+	variant func(of any) *field
 	// inline writes the object as an attribute, name = { ... }.
 	inline bool
 }
