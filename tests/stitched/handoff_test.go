@@ -1,7 +1,10 @@
 package stitched
 
 import (
+	"context"
 	"fmt"
+	"net"
+	"sync"
 	"testing"
 	"time"
 
@@ -58,4 +61,58 @@ func TestHandoffTakesLessThanARoundTrip(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A read that was under way when its deadline was set to the past may end well:
+// on a busy machine its goroutine comes to it late, and finds data. What it finds
+// on a link that stands by is the begin of the next leg.
+func TestStandbyReadsOnForAMoment(t *testing.T) {
+	chain := simulator.ChainOptions{Head: head, LIBLag: libLag}
+	scene.InBubble(t, chain, func() gateway.Network { return lateNetwork{simulator.NewNetwork()} }, func(t *testing.T, w *scene.World) {
+		w.OpenAdmin()
+		f := w.Split(nil)
+		w.Config.Stitching.PredialBlocks = 100
+		for _, n := range f.Nodes() {
+			n.Inject(simulator.Fault{Kind: simulator.Slow, For: time.Millisecond})
+		}
+		defer w.Start()()
+		whole(w, f, read(w, f), head)
+		// A block that got lost would have been fetched from another upstream.
+		counts(w, 0, "fleet_router_failovers_total")
+	})
+}
+
+// lateNetwork is a network in memory whose connections notice a deadline of the
+// past when some time has gone by.
+type lateNetwork struct{ *simulator.Network }
+
+func (n lateNetwork) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	c, err := n.Network.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return &lateConn{Conn: c}, nil
+}
+
+type lateConn struct {
+	net.Conn
+	mu   sync.Mutex
+	late *time.Timer
+}
+
+func (c *lateConn) SetReadDeadline(at time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.late != nil {
+		c.late.Stop()
+		c.late = nil
+	}
+	if at.IsZero() || at.After(time.Now()) {
+		return c.Conn.SetReadDeadline(at)
+	}
+	c.late = time.AfterFunc(10*time.Millisecond, func() {
+		// A failure shows as a read that does not end.
+		_ = c.Conn.SetReadDeadline(at)
+	})
+	return nil
 }

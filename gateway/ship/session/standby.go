@@ -123,10 +123,14 @@ func (s *Session) watch(l *link, b *standby) bool {
 				_ = l.Writer.WriteMasked(frame.Pong, m.Payload(nil))
 			}
 		}
-		if err := l.Reader.Fill(); err != nil {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			return b.taken
+		err := l.Reader.Fill()
+		s.mu.Lock()
+		taken := b.taken
+		s.mu.Unlock()
+		// A read that was under way may still end well. Once the link is taken, what
+		// it brought may answer a request, and is for whoever takes the link.
+		if taken || err != nil {
+			return taken
 		}
 	}
 }
