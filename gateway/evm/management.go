@@ -182,9 +182,9 @@ func (l *Listener) manageAdd(ctx *fasthttp.RequestCtx) {
 	if !ok {
 		return
 	}
-	server, err := addedServer(target)
-	if err != nil {
-		manageError(ctx, fasthttp.StatusBadRequest, err.Error())
+	server, ok := addedServer(target)
+	if !ok {
+		manageError(ctx, fasthttp.StatusBadRequest, "Invalid url: http://host:port is expected")
 		return
 	}
 	total, err := l.fleet.add(server)
@@ -198,13 +198,14 @@ func (l *Listener) manageAdd(ctx *fasthttp.RequestCtx) {
 	}
 }
 
-// addedServer is a server that only its URL is known of.
-func addedServer(target string) (*config.EVMServer, error) {
+// addedServer is a server that only its URL is known of; ok is false for a text
+// that is no http or https URL.
+func addedServer(target string) (s *config.EVMServer, ok bool) {
 	u, err := url.Parse(target)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, errors.New("Invalid url: http://host:port is expected")
+		return nil, false
 	}
-	return &config.EVMServer{Name: u.Host, Endpoint: target, Enabled: true, Weight: 1}, nil
+	return &config.EVMServer{Name: u.Host, Endpoint: target, Enabled: true, Weight: 1}, true
 }
 
 func (l *Listener) manageRemove(ctx *fasthttp.RequestCtx) {
