@@ -9,8 +9,10 @@ import (
 const (
 	// aheadBlocks is how near to the seam the next leg is asked for.
 	aheadBlocks = 256
-	// aheadCredit bounds what comes before it can be passed on.
-	aheadCredit = 8
+	// aheadCredit bounds what comes before it can be passed on; aheadMore is how
+	// much more than before is worth a message.
+	aheadCredit = 32
+	aheadMore   = 8
 )
 
 // askAhead sends the request of the next leg on the link that stands by, while
@@ -22,7 +24,7 @@ const (
 // can make another request of it.
 func (s *Session) askAhead() {
 	b, link := s.standby, &s.x.Link
-	if b == nil || b.link == nil || b.taken || s.link == nil || s.link.left != notLeft || !link.Requested || !link.Exact || link.Cursor >= link.End {
+	if b == nil || b.link == nil || b.taken && b.asked == nil || s.link == nil || s.link.left != notLeft || !link.Requested || !link.Exact || link.Cursor >= link.End {
 		return
 	}
 	if link.End >= s.x.Want.End || s.x.Tip.LIB.Num < link.End-1 {
@@ -30,6 +32,14 @@ func (s *Session) askAhead() {
 	}
 	left := link.End - link.Cursor
 	if left > aheadBlocks || s.x.Credit <= left {
+		return
+	}
+	spare := min(s.x.Credit-left, aheadCredit)
+	if b.asked != nil {
+		if told := b.asked.MaxInFlight; spare >= told+aheadMore {
+			b.link.sendAck(spare - told)
+			b.asked.MaxInFlight = spare
+		}
 		return
 	}
 	cursor := s.x.Cursor
@@ -41,7 +51,7 @@ func (s *Session) askAhead() {
 	}
 	b.stop()
 	q := s.x.Want
-	q.Start, q.End, q.Have, q.MaxInFlight = link.End, end, nil, min(s.x.Credit-left, aheadCredit)
+	q.Start, q.End, q.Have, q.MaxInFlight = link.End, end, nil, spare
 	// A failure shows when the link is taken.
 	_ = b.link.send(ship.AppendRequest(nil, &q))
 	b.asked = &q
