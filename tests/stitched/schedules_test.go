@@ -1,7 +1,6 @@
 package stitched
 
 import (
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -12,27 +11,12 @@ import (
 	"flotilla/tests/scene"
 )
 
-var (
-	schedules = flag.Int("schedules", 40, "how many random schedules of faults to play")
-	seed      = flag.Uint64("seed", 0, "play only the schedule of this seed")
-)
-
 // TestRandomSchedules plays random faults on range-split fleets while a client
 // reads them from the first block to the tip: whatever happens, it gets every
 // block once, whole and in order, and is never closed. A schedule that fails
 // is named by its seed: -seed plays it again.
 func TestRandomSchedules(t *testing.T) {
-	if *seed != 0 {
-		playSchedule(t, *seed)
-		return
-	}
-	base := rand.Uint64()
-	for i := range *schedules {
-		playSchedule(t, base+uint64(i))
-		if t.Failed() {
-			return
-		}
-	}
+	scene.Schedules(t, 40, playSchedule)
 }
 
 // schedule is one play: a fleet, and what happens to it.

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -11,27 +10,12 @@ import (
 	"flotilla/tests/scene"
 )
 
-var (
-	schedules = flag.Int("schedules", 100, "how many random schedules of faults to play")
-	seed      = flag.Uint64("seed", 0, "play only the schedule of this seed")
-)
-
 // TestSchedules plays random faults on the links to random nodes, over a bad
 // link to the client: whatever happens, it gets every block once and in order,
 // and is never closed. A schedule that fails is named by its seed: -seed plays
 // it again.
 func TestSchedules(t *testing.T) {
-	if *seed != 0 {
-		playSchedule(t, *seed)
-		return
-	}
-	base := rand.Uint64()
-	for i := range *schedules {
-		playSchedule(t, base+uint64(i))
-		if t.Failed() {
-			return
-		}
-	}
+	scene.Schedules(t, 100, playSchedule)
 }
 
 // schedule is one play: a fleet, and what happens to its cables.
