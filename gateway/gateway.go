@@ -139,7 +139,7 @@ func (g *gateway) publish(change func(*admin.State)) {
 	s := &admin.State{Single: g.cfg.Single, Revision: g.revision, ReloadOK: true, Control: g.control}
 	for _, cfg := range g.cfg.Listeners {
 		l := g.listeners[cfg.Name]
-		entry := admin.Listener{Config: cfg, Fleet: l.fleet, Policy: l.parts.Load().running, Explain: l.explain}
+		entry := admin.Listener{Config: cfg, Fleet: l.fleet, Policy: l.parts.Load().running, Explain: l.explain, Sessions: l.describe}
 		if certs := l.tls.now.Load(); certs != nil {
 			entry.Certificates = certs
 		}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/tls"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -164,6 +166,18 @@ func (l *listener) tickAll(now time.Time, changed bool) {
 	for s := range l.sessions {
 		s.Tick(now, changed)
 	}
+}
+
+// describe tells how every session is doing.
+func (l *listener) describe() []session.Description {
+	l.mu.Lock()
+	list := slices.Collect(maps.Keys(l.sessions))
+	l.mu.Unlock()
+	out := make([]session.Description, len(list))
+	for i, s := range list {
+		out[i] = s.Describe()
+	}
+	return out
 }
 
 // kill ends every session at once.

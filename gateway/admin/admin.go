@@ -12,6 +12,7 @@ import (
 	"flotilla/chainapi"
 	"flotilla/gateway/config"
 	"flotilla/gateway/fleet"
+	"flotilla/gateway/ship/session"
 	"flotilla/policies"
 	"flotilla/stages/explain"
 
@@ -49,6 +50,8 @@ type Listener struct {
 	Explain func(explain.Question) explain.Answer
 	// Certificates is nil for a plaintext port.
 	Certificates Certificates
+	// Sessions describes the clients.
+	Sessions func() []session.Description
 	// ChainAPI is nil for a listener without one.
 	ChainAPI *chainapi.Port
 }

@@ -42,6 +42,8 @@ func (s *Server) route(path string) route {
 		return s.coverage
 	case "/metrics":
 		return s.metrics
+	case "/api/v1/sessions":
+		return sessions
 	}
 	if rest, ok := strings.CutPrefix(path, "/coverage/"); ok {
 		return s.coverageOf(rest)

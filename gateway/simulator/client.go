@@ -278,6 +278,11 @@ func (c *Client) read() {
 		c.update(func() { c.judge.Pongs++ })
 		return nil
 	})
+	answer := c.ws.PingHandler()
+	c.ws.SetPingHandler(func(data string) error {
+		c.update(func() { c.judge.Pings++ })
+		return answer(data)
+	})
 	var err error
 	for err == nil {
 		var kind int

@@ -16,8 +16,8 @@ type Report struct {
 	// Forks are the blocks with a number below the expected one that were not
 	// sent before: the first blocks of another branch.
 	Forks uint64
-	// Pongs are the answers to Ping.
-	Pongs uint64
+	// Pongs are the answers to Ping, Pings those of the server.
+	Pongs, Pings uint64
 
 	// What follows is never sent by a correct endpoint in front of live nodes,
 	// HeadBacks aside, which a single node sends at a fork.

@@ -343,6 +343,48 @@ func TestGapClosesAtOnce(t *testing.T) {
 	})
 }
 
+// A client that is held is told that somebody is there, and its operator why.
+func TestHoldIsVisible(t *testing.T) {
+	onFleet(t, nil, func(t *testing.T, w *scene.World, f *scene.Fleet) {
+		w.OpenControl()
+		w.Config.Stitching.GapWait = time.Hour
+		defer w.Start()()
+		f.New[0].Kill()
+		f.New[1].Kill()
+		synctest.Wait()
+		c := read(w, f)
+		w.Reaches(c, 199)
+		before := c.Report().Pings
+		time.Sleep(time.Minute)
+		// One every ten seconds, looked at once a second.
+		if got := c.Report().Pings - before; got < 5 || got > 6 {
+			t.Errorf("%d pings in a minute", got)
+		}
+		counts(w, 1, "fleet_router_sessions", `state="holding"`)
+		want := scene.Session{State: "holding", Why: "offline", Upstream: ""}
+		list := w.Sessions()
+		if len(list) != 1 || list[0].NextBlock == nil || *list[0].NextBlock != 200 {
+			t.Fatalf("the sessions are %+v", list)
+		}
+		if list[0].NextBlock = nil; list[0] != want {
+			t.Errorf("the session is %+v", list[0])
+		}
+		if err := f.New[1].Restart(); err != nil {
+			t.Fatal(err)
+		}
+		w.Reaches(c, 250)
+		if list = w.Sessions(); len(list) != 1 || list[0].State != "streaming" || list[0].Upstream == "" {
+			t.Errorf("the sessions are %+v", list)
+		}
+		w.Reaches(c, head)
+		before = c.Report().Pings
+		time.Sleep(time.Minute)
+		if got := c.Report().Pings - before; got > 0 {
+			t.Errorf("%d pings to a client that is not held", got)
+		}
+	})
+}
+
 func TestArchivesDownHoldTheClient(t *testing.T) {
 	for name, back := range map[string]bool{"for a while": true, "too long": false} {
 		t.Run(name, func(t *testing.T) {

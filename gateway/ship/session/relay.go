@@ -148,6 +148,7 @@ func (s *Session) account(l *link, b *batch) {
 	}
 	if bytes > 0 {
 		s.x.View.Upstreams[l.upstream].Live.Bytes.Add(bytes)
+		s.tally.bytes += bytes
 	}
 }
 

@@ -92,7 +92,7 @@ type Session struct {
 
 // tally is what the session's last log line tells.
 type tally struct {
-	results, failovers, handoffs, duplicates, keepAlives, reroutes, patched uint64
+	results, failovers, handoffs, duplicates, keepAlives, reroutes, patched, bytes uint64
 }
 
 // New makes the session of a client whose handshake is over. early are bytes
