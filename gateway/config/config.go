@@ -30,7 +30,8 @@ type Config struct {
 type Admin struct {
 	// Address is host:port.
 	Address string
-	// Dashboard is nil when the file has none. This version does not serve it.
+	// Dashboard is nil when the file has none. It turns on what is below /api/v1;
+	// this version has no web page.
 	Dashboard *Dashboard
 }
 
