@@ -66,7 +66,10 @@ func (s *Session) enterHold(h *hold, p pipeline.Plan) bool {
 // or it is time for another try.
 func (s *Session) await(h *hold, p pipeline.Plan, changed, freed <-chan struct{}) {
 	var limit <-chan time.Time
-	if p.Do != pipeline.Rest {
+	if p.Do == pipeline.Rest {
+		// Nothing in the fleet matters to a client that wants nothing.
+		changed, freed = nil, nil
+	} else {
 		at := time.Now().Add(waitRecheck)
 		if h.active {
 			at = h.retry

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
 
@@ -116,6 +117,40 @@ func part(l *link) {
 	}
 	l.Reader.Release()
 	l.Node.Close()
+}
+
+// parting is a link that the session has left and that its upstream may count
+// among its sessions until done is closed.
+type parting struct {
+	upstream int
+	done     chan struct{}
+}
+
+// partLater parts with a link in the background.
+func (s *Session) partLater(l *link) {
+	p := &parting{l.upstream, make(chan struct{})}
+	s.mu.Lock()
+	s.parting = p
+	s.mu.Unlock()
+	s.racers.Go(func() {
+		defer close(p.done)
+		part(l)
+	})
+}
+
+// parted waits until upstream i, if it has a limit of sessions, does not count
+// the link that the session has just left any more.
+func (s *Session) parted(ctx context.Context, i int) {
+	s.mu.Lock()
+	p := s.parting
+	s.mu.Unlock()
+	if p == nil || p.upstream != i || s.Fleet.View().Upstreams[i].Server.MaxSessions == 0 {
+		return
+	}
+	select {
+	case <-p.done:
+	case <-ctx.Done():
+	}
 }
 
 // fail gives the link up because of the upstream.

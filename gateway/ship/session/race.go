@@ -105,9 +105,23 @@ func (s *Session) discard(l *link) {
 	s.Fleet.Release(l.upstream)
 }
 
-// dial connects to upstream i, whose slot is taken. When it fails, the slot is
-// given back and the upstream avoided for a while.
+// dial is open for a link that is needed now: a live upstream that cannot be
+// reached is offline for everyone (F14).
 func (s *Session) dial(ctx context.Context, i int) (*link, error) {
+	l, err := s.open(ctx, i)
+	var failed *dial.Error
+	if errors.As(err, &failed) && failed.Reason != dial.Busy && !s.Fleet.View().Upstreams[i].Frozen() {
+		s.Fleet.MarkOffline(i, err.Error())
+		// Until it is seen online again.
+		s.exclude(i, pipeline.Exclusion{Until: time.Now().Add(forward.AvoidFailedDial), Down: true})
+	}
+	return l, err
+}
+
+// open connects to upstream i, whose slot is taken. When it fails, the slot is
+// given back and the upstream avoided for a while.
+func (s *Session) open(ctx context.Context, i int) (*link, error) {
+	s.parted(ctx, i)
 	u := &s.Fleet.View().Upstreams[i]
 	node, err := s.Fleet.Open(ctx, u.Server.URL)
 	if err == nil {
@@ -122,13 +136,7 @@ func (s *Session) dial(ctx context.Context, i int) (*link, error) {
 	u.Live.DialFailures.Inc(failed.Reason)
 	u.Live.Errors.Add(time.Now())
 	s.log.Warn("an upstream cannot be dialed", "server", u.Server.Name, "error", err)
-	busy := failed.Reason == dial.Busy
-	// Nobody but its monitor takes an archive offline (F14).
-	down := !busy && !u.Frozen()
-	if down {
-		s.Fleet.MarkOffline(i, err.Error())
-	}
-	s.exclude(i, pipeline.Exclusion{Until: time.Now().Add(forward.AvoidFailedDial), Down: down, Busy: busy})
+	s.exclude(i, pipeline.Exclusion{Until: time.Now().Add(forward.AvoidFailedDial), Busy: failed.Reason == dial.Busy})
 	return nil, err
 }
 

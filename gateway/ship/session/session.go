@@ -74,6 +74,8 @@ type Session struct {
 	stitched bool
 	leg      leg
 	standby  *standby
+	// parting is the link that was left last.
+	parting *parting
 	// redial is the upstream that the next link goes to again, or None.
 	redial   int
 	statuses statusQueue

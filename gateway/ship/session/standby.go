@@ -67,7 +67,7 @@ func (s *Session) predial() {
 func (s *Session) attend(ctx context.Context, b *standby) {
 	defer b.cancel()
 	defer close(b.done)
-	l, err := s.dial(ctx, b.upstream)
+	l, err := s.open(ctx, b.upstream)
 	if err != nil {
 		s.mu.Lock()
 		s.forget(b)
@@ -187,7 +187,6 @@ func (s *Session) takeStandby(i int) *link {
 	s.x.Current = i
 	l.standby, l.asked = true, b.asked
 	l.progress = time.Now()
-	s.purpose = fleet.Predial
 	s.Fleet.Stats.Predials.Inc(fleet.PredialUsed)
 	return l
 }

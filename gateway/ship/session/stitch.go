@@ -54,7 +54,7 @@ func (s *Session) stitch() {
 		}
 		end := s.relay(l)
 		pause, again := s.lost(l, end)
-		s.racers.Go(func() { part(l) })
+		s.partLater(l)
 		if !again || !s.rest(pause) {
 			return
 		}

@@ -59,10 +59,17 @@ func (s *Session) releaseRetained() {
 }
 
 func (s *Session) releaseRetainedLocked() {
-	if i := s.x.Retained; i != pipeline.None {
-		s.x.Retained = pipeline.None
-		s.Fleet.Release(i)
+	i := s.x.Retained
+	if i == pipeline.None {
+		return
 	}
+	s.x.Retained = pipeline.None
+	if p := s.parting; p != nil && p.upstream == i {
+		// Whoever gets the slot next is not to be refused by the node.
+		s.racers.Go(func() { <-p.done; s.Fleet.Release(i) })
+		return
+	}
+	s.Fleet.Release(i)
 }
 
 // rest waits before the next link. It reports false when the session is over.
@@ -281,7 +288,11 @@ func (s *Session) linkUp(l *link) bool {
 // takeLink makes a link the session's. The caller holds the lock.
 func (s *Session) takeLink(l *link) {
 	u := &s.x.View.Upstreams[l.upstream]
-	u.Live.LinksTotal.Inc(s.purpose)
+	purpose := s.purpose
+	if l.standby {
+		purpose = fleet.Predial
+	}
+	u.Live.LinksTotal.Inc(purpose)
 	s.link, s.redial = l, pipeline.None
 	s.x.Current = l.upstream
 	s.x.Link = pipeline.Link{Up: true, Upstream: l.upstream, Frozen: u.Frozen(), OnlyV0: u.Reported && !u.StatusV1}
