@@ -86,6 +86,7 @@ func TestSlots(t *testing.T) {
 			t.Error("a newcomer got ahead of those that wait")
 		}
 		s.setLimit(3)
+		synctest.Wait()
 		s.release()
 		synctest.Wait()
 		for want := range 3 {
