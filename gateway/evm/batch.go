@@ -12,7 +12,8 @@ import (
 )
 
 // batch answers a batch. It goes whole to one node that has what all of its
-// calls need, if there is one; else its parts go to several. Calls that the
+// calls need, if there is one; else, or when something in it has to be put in
+// the place of something else, its parts go to several. Calls that the
 // node could not answer are asked of others, one by one. The answers come in
 // the order of the calls wherever they had to be touched.
 func (l *Listener) batch(j *job, resp *fasthttp.Response) {
@@ -21,17 +22,17 @@ func (l *Listener) batch(j *job, resp *fasthttp.Response) {
 		return
 	}
 	j.needs = j.needs[:0]
-	all, tags := want{}, false
+	all, apart := want{}, false
 	for i := range j.calls {
 		need := jsonrpc.NeedOf(&j.calls[i])
 		j.needs = append(j.needs, need)
-		if _, ok := l.heads.tagged(need.Tag); ok {
-			tags = true
+		if _, ok := l.heads.tagged(need.Tag); ok || makesFilter(j.calls[i].Method) || usesFilter(j.calls[i].Method) {
+			apart = true
 			continue
 		}
 		all = all.and(l.plan(need))
 	}
-	if tags || choose(l.View(), all, nil, leastLoaded) == nil {
+	if apart || choose(l.View(), all, nil, leastLoaded) == nil {
 		l.split(j, resp)
 		return
 	}
@@ -167,7 +168,7 @@ func (l *Listener) one(request upstream.Request, call *jsonrpc.Call, need jsonrp
 	l.replaceTag(single, &need)
 	resp := fasthttp.AcquireResponse()
 	defer fasthttp.ReleaseResponse(resp)
-	if r := l.send(single, call, need, l.plan(need), resp); r != nil {
+	if r := l.answer(single, call, need, resp); r != nil {
 		return jsonrpc.AppendFault(nil, call.ID, r.fault)
 	}
 	body := bytes.TrimSpace(resp.Body())

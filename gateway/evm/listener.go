@@ -39,6 +39,8 @@ type Listener struct {
 	limits atomic.Pointer[limits]
 	Stats  *Stats
 	heads  heads
+	// filters are those of the clients over HTTP.
+	filters *filters
 
 	// ctx ends the clients, watching the monitors, which outlive them.
 	ctx      context.Context
@@ -85,7 +87,7 @@ func New(cfg *config.EVM, o Options) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Listener{log: log, opts: o, fleet: f, Stats: &Stats{}, clients: map[net.Conn]*client{}, sessions: map[wsSession]struct{}{}}
+	l := &Listener{log: log, opts: o, fleet: f, Stats: &Stats{}, filters: newFilters(), clients: map[net.Conn]*client{}, sessions: map[wsSession]struct{}{}}
 	l.limits.Store(newLimits(cfg, nil))
 	l.server.Store(l.newServer(cfg, l.serveHTTP))
 	l.admin = l.newServer(cfg, l.serveManagement)

@@ -39,7 +39,7 @@ func (l *Listener) byBlock(j *job, resp *fasthttp.Response) {
 		need = jsonrpc.NeedOf(call)
 		l.replaceTag(j, &need)
 	}
-	if r := l.send(j, call, need, l.plan(need), resp); r != nil {
+	if r := l.answer(j, call, need, resp); r != nil {
 		l.refuse(j, r, resp)
 	}
 }
@@ -182,6 +182,10 @@ func (l *Listener) rewrite(n *Node, call *jsonrpc.Call, need jsonrpc.Need, w wan
 		if body, changed := l.rewriteNumber(n, resp.Body()); changed {
 			resp.SetBody(body)
 		}
+		return good
+	}
+	if makesFilter(call.Method) {
+		l.madeFilter(n, call, resp)
 		return good
 	}
 	return l.toldBlock(n, call, need, w, resp.Body())

@@ -2,8 +2,6 @@ package evm
 
 import (
 	"bytes"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 
@@ -33,14 +31,12 @@ type subscription struct {
 const maxSent = 2048
 
 func newSubscription(call *jsonrpc.Call) *subscription {
-	var id [16]byte
-	rand.Read(id[:])
 	kind, _ := jsonrpc.Text(jsonrpc.Element(call.Params, 0))
 	request := call.ID
 	if request == nil {
 		request = []byte("null")
 	}
-	return &subscription{id: "0x" + hex.EncodeToString(id[:]), params: bytes.Clone(call.Params), kind: string(kind),
+	return &subscription{id: newID(), params: bytes.Clone(call.Params), kind: string(kind),
 		request: bytes.Clone(request), sent: map[string]uint64{}}
 }
 

@@ -26,6 +26,7 @@ type EVMNode struct {
 	calls   map[string]int
 	sockets map[*evmSocket]struct{}
 	nextSub int
+	filters map[string]*evmFilter
 }
 
 // EVMFaults are how a node is not as it should be; the zero value has none.
@@ -52,7 +53,7 @@ type EVMFaults struct {
 
 // NewEVMNode makes a node with all blocks of its chain.
 func NewEVMNode(name string, chain *EVMChain) *EVMNode {
-	return &EVMNode{Name: name, chain: chain, head: chain.Head(), calls: map[string]int{}, sockets: map[*evmSocket]struct{}{}}
+	return &EVMNode{Name: name, chain: chain, head: chain.Head(), calls: map[string]int{}, sockets: map[*evmSocket]struct{}{}, filters: map[string]*evmFilter{}}
 }
 
 // Break gives the node faults, in place of those that it has.
@@ -224,6 +225,10 @@ func (n *EVMNode) result(c evmCall) (result, fault string) {
 		to, _ := evmBlock(strconv.Quote(f.ToBlock), head)
 		// Blocks that are not there yet have no logs.
 		return evmLogs(from, min(to, head), n.faults.Branch), ""
+	case "eth_newFilter", "eth_newBlockFilter", "eth_newPendingTransactionFilter":
+		return n.newFilter(c.Method), ""
+	case "eth_getFilterChanges", "eth_getFilterLogs", "eth_uninstallFilter":
+		return n.useFilter(c)
 	case "eth_sendRawTransaction":
 		if n.calls[c.Method] > 1 {
 			return "", `{"code":-32000,"message":"already known"}`
