@@ -51,12 +51,16 @@ func (r *Round) Ask(p Policy, n int) (kept []*Server, own bool) {
 	return fallback.Order(&r.Request, r.list(), n), false
 }
 
+// Place is which one of those that were added an answer of Ask is.
+func (r *Round) Place(s *Server) int { return s.place }
+
 // fallback decides what a policy has nothing to say about.
 var fallback LeastConnections
 
 func (r *Round) list() []*Server {
 	r.offered = r.offered[:0]
 	for i := range r.servers {
+		r.servers[i].place = i
 		r.offered = append(r.offered, &r.servers[i])
 	}
 	return r.offered
@@ -107,18 +111,18 @@ func Host(a net.Addr) string {
 	return a.String()
 }
 
-// ForgetHeaders and SetHeader fill Request.Headers, which is nil without any.
-// The name is in lower case; MaxHeader bytes of the value count.
+// ForgetHeaders empties Request.Headers, which is nil without any.
 func (r *Round) ForgetHeaders() {
 	clear(r.headers)
 	r.Request.Headers = nil
 }
 
-// SetHeader is told of with ForgetHeaders.
-func (r *Round) SetHeader(name string, value []byte) {
+// SetHeader fills Request.Headers. The name is in lower case; MaxHeader bytes of
+// the value count.
+func (r *Round) SetHeader(name, value string) {
 	if r.headers == nil {
 		r.headers = map[string]string{}
 	}
-	r.headers[name] = r.Text(value[:min(len(value), MaxHeader)])
+	r.headers[name] = value[:min(len(value), MaxHeader)]
 	r.Request.Headers = r.headers
 }
