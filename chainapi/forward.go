@@ -23,10 +23,13 @@ func (x *exchange) forward() error {
 	v, now := x.p.View(), time.Now()
 	tip := x.p.fleet.Pair()
 	shipHead, shipLIB := tip.Head.Num, tip.LIB.Num
+	ask := x.asker(v, shipHead)
+	defer ask.done()
 	switch x.class {
 	case Block:
 		if q := question(x.path, x.call.body); q.Known {
-			p := planBlock(v, x.path, q, x.s.rules, shipLIB, now)
+			ask.about(q.Num)
+			p := planBlock(v, x.path, q, x.s.rules, shipLIB, now, ask)
 			x.region = reversible
 			if p.irreversible {
 				x.region = irreversible
@@ -39,12 +42,12 @@ func (x *exchange) forward() error {
 		x.region = unhinted
 		fallthrough
 	case State:
-		return x.ask(planState(v, x.path, x.s.rules, shipHead, x.p.turns.Add(1), (*API).usable, now), judgeState)
+		return x.ask(planState(v, x.path, x.s.rules, shipHead, x.p.turns.Add(1), (*API).usable, now, ask), judgeState)
 	case Info:
 		return x.ask(planInfo(v, x.p.nowPrimary(v), now), judgeInfo)
 	case Exec:
 		x.call.fresh = true
-		return x.once(planState(v, x.path, x.s.rules, shipHead, x.p.turns.Add(1), (*API).usableOnce, now))
+		return x.once(planState(v, x.path, x.s.rules, shipHead, x.p.turns.Add(1), (*API).usableOnce, now, ask))
 	default:
 		x.call.fresh = true
 		return x.once(planPush(v, x.s.api.PushServers, x.p.nowPrimary(v), now))
@@ -254,8 +257,10 @@ func (x *exchange) attempt(a *API, gone context.Context) (attempt, *failure) {
 		x.broke(a, fail)
 		return attempt{}, fail
 	}
+	took := time.Since(from)
+	a.link.latency.Observe(took)
 	if x.class == Block || x.class == Info {
-		a.link.heads.add(time.Since(from))
+		a.link.heads.add(took)
 	}
 	got := attempt{response: r, status: r.head.StatusCode(), whole: true}
 	got.busy = x.s.isBusy(got.status)
@@ -284,6 +289,7 @@ func (x *exchange) broke(a *API, fail *failure) {
 		a.link.requests.Inc(ResultConnect)
 	}
 	if !fail.ours {
+		a.link.errors.Add(time.Now())
 		x.p.broken(a.link, fail, fail.sent && (x.class == Exec || x.class == Push))
 	}
 }

@@ -2,6 +2,7 @@ package chainapi
 
 import (
 	"flotilla/gateway/fleet"
+	"flotilla/gateway/recent"
 )
 
 // Result is how an attempt at an upstream API ended, as metrics label it.
@@ -26,7 +27,16 @@ type link struct {
 	requests fleet.Labelled[Result]
 	// heads are how long it took to the heads of the last answers.
 	heads latency
+	// id numbers the links of a port, apart from the servers of its listener:
+	// one policy is asked about both.
+	id int
+	// latency and errors are those of clients' requests, for policies.
+	latency recent.Latency
+	errors  recent.Errors
 }
+
+// firstID is the id of the first link.
+const firstID = 1 << 20
 
 func newLink(address string, dial Dial) *link {
 	return &link{

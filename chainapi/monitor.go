@@ -27,6 +27,8 @@ type owner struct {
 	first   *ship.ID
 	probers sync.WaitGroup
 	dirty   bool
+	// links counts those that were made.
+	links int
 }
 
 // known is what the owner knows of one upstream API. Its API is what the next
@@ -67,8 +69,7 @@ func (o *owner) publish() {
 }
 
 // update takes in a configuration.
-func (o *owner) update(cfg *config.Listener) {
-	s := newSettings(cfg)
+func (o *owner) update(s *settings) {
 	o.p.settings.Store(s)
 	o.p.cache.resize(s.api.Cache)
 	o.dirty = true
@@ -81,7 +82,7 @@ func (o *owner) update(cfg *config.Listener) {
 		before[key{k.Server.APIEndpoint, k.Server.Role}] = k
 	}
 	o.known = nil
-	for _, server := range cfg.Servers {
+	for _, server := range s.Servers {
 		if !server.Enabled || server.APIEndpoint == "" {
 			continue
 		}
@@ -91,6 +92,8 @@ func (o *owner) update(cfg *config.Listener) {
 		if k == nil {
 			k = &known{API: API{link: newLink(server.APIEndpoint, o.p.dial)}}
 			k.Server = server
+			k.link.id = firstID + o.links
+			o.links++
 			o.watch(k)
 		}
 		k.Server, k.Priority, k.Weight, k.index = server, server.Priority, server.Weight, len(o.known)

@@ -36,14 +36,14 @@ const (
 )
 
 // planBlock is who may answer for a block that was read from a body.
-func planBlock(v *View, path []byte, q Question, r Rules, shipLIB uint32, now time.Time) plan {
+func planBlock(v *View, path []byte, q Question, r Rules, shipLIB uint32, now time.Time, ask *asker) plan {
 	p := plan{irreversible: v.irreversible(q.Num, shipLIB)}
 	if !p.irreversible {
-		p.candidates = planReversible(v, path, q.Num, now)
+		p.candidates = planReversible(v, path, q.Num, now, ask)
 	} else {
 		p.claimed = claimable(path) && v.claimed(q.Num)
 		for _, tier := range byTier(v, path, q.Num, p.claimed, r, now) {
-			p.candidates = append(p.candidates, order(forBlock, tier, q.Num, 0)...)
+			p.candidates = append(p.candidates, order(forBlock, tier, q.Num, 0, ask)...)
 		}
 	}
 	p.candidates = places(p.candidates, q, r.MaxAttempts)
@@ -52,7 +52,7 @@ func planBlock(v *View, path []byte, q Question, r Rules, shipLIB uint32, now ti
 
 // planReversible is for a block that can still change: only live nodes answer
 // for it, those first that have it.
-func planReversible(v *View, path []byte, n uint32, now time.Time) []*API {
+func planReversible(v *View, path []byte, n uint32, now time.Time, ask *asker) []*API {
 	var have, behind []*API
 	for i := range v.APIs {
 		a := &v.APIs[i]
@@ -64,7 +64,7 @@ func planReversible(v *View, path []byte, n uint32, now time.Time) []*API {
 			behind = append(behind, a)
 		}
 	}
-	return append(order(forReversible, have, n, 0), order(byHead, behind, n, 0)...)
+	return append(order(forReversible, have, n, 0, ask), order(byHead, behind, n, 0, nil)...)
 }
 
 // byTier sorts the candidates for an irreversible block into the tiers, in the
@@ -158,7 +158,7 @@ func first(list []*API, is func(*API) bool) *API {
 // without a readable block. Nodes too far behind the fleet's head are left out
 // while a closer one is up. turn is how many such requests there were; usable is
 // that of the class.
-func planState(v *View, path []byte, r Rules, shipHead uint32, turn uint64, usable func(*API) bool, now time.Time) []*API {
+func planState(v *View, path []byte, r Rules, shipHead uint32, turn uint64, usable func(*API) bool, now time.Time, ask *asker) []*API {
 	head := shipHead
 	for i := range v.APIs {
 		if a := &v.APIs[i]; a.Server.Role == config.Live && a.usable() {
@@ -180,7 +180,7 @@ func planState(v *View, path []byte, r Rules, shipHead uint32, turn uint64, usab
 			list = append(list, a)
 		}
 	}
-	return order(forState, list, 0, turn)
+	return order(forState, list, 0, turn, ask)
 }
 
 // planInfo is who may answer get_info: the primary, then the other live nodes
@@ -198,7 +198,7 @@ func planInfo(v *View, primary *link, now time.Time) []*API {
 			rest = append(rest, a)
 		}
 	}
-	return append(list, order(byHead, rest, 0, 0)...)
+	return append(list, order(byHead, rest, 0, 0, nil)...)
 }
 
 // planPush is where a push may go: the push servers in the configured order,

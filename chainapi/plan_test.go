@@ -119,7 +119,7 @@ func TestPlanBlock(t *testing.T) {
 		{"reversible: the endpoint has to be listed", fleetOf(live("a", lists(infoPath)), live("b")), rawBlockPath, num(980), Rules{MaxAttempts: 8}, "b"},
 		{"reversible: no live node", fleetOf(archive("f")), rawBlockPath, num(980), Rules{MaxAttempts: 8}, ""},
 	} {
-		if got := names(planBlock(c.fleet, []byte(c.path), c.q, c.rules, 0, start).candidates); got != c.want {
+		if got := names(planBlock(c.fleet, []byte(c.path), c.q, c.rules, 0, start, nil).candidates); got != c.want {
 			t.Errorf("%s: %q, %q was due", c.what, got, c.want)
 		}
 	}
@@ -165,7 +165,7 @@ func TestPlanState(t *testing.T) {
 		{"a lost push does not move the next", fleetOf(live("a", down, func(a *API) { a.Lost = true }), live("b", priority(1))), 0, (*API).usableOnce, "a b"},
 		{"but state calls", fleetOf(live("a", down, func(a *API) { a.Lost = true }), live("b", priority(1))), 0, plain, "b"},
 	} {
-		got := names(planState(c.fleet, []byte("/v1/chain/get_account"), Rules{Lag: 10}, c.ship, 0, c.usable, start))
+		got := names(planState(c.fleet, []byte("/v1/chain/get_account"), Rules{Lag: 10}, c.ship, 0, c.usable, start, nil))
 		if got != c.want {
 			t.Errorf("%s: %q, %q was due", c.what, got, c.want)
 		}
@@ -176,7 +176,7 @@ func TestEqualsTakeTurns(t *testing.T) {
 	v := fleetOf(live("a"), live("b"), live("c"), live("d", priority(1)))
 	seen := map[string]int{}
 	for turn := range uint64(9) {
-		list := planState(v, []byte("/v1/chain/get_account"), Rules{}, 0, turn, (*API).usable, start)
+		list := planState(v, []byte("/v1/chain/get_account"), Rules{}, 0, turn, (*API).usable, start, nil)
 		seen[list[0].Server.Name]++
 		if names(list[3:]) != "d" {
 			t.Errorf("the list is %q", names(list))
@@ -245,7 +245,7 @@ func TestOrderByLoad(t *testing.T) {
 		v.APIs[i].link.slots.setLimit(100)
 	}
 	for range 8 {
-		planBlock(v, []byte(rawBlockPath), Question{Num: 100, Known: true}, Rules{MaxAttempts: 3}, 0, start).candidates[0].link.slots.take()
+		planBlock(v, []byte(rawBlockPath), Question{Num: 100, Known: true}, Rules{MaxAttempts: 3}, 0, start, nil).candidates[0].link.slots.take()
 	}
 	if a, b := v.APIs[0].link.slots.used(), v.APIs[1].link.slots.used(); a != 6 || b != 2 {
 		t.Errorf("a has %d, b %d", a, b)
@@ -256,8 +256,8 @@ func TestChunksStayTogether(t *testing.T) {
 	v := fleetOf(archive("y", func(a *API) { a.Blocks.End = 1 << 30 }), archive("z", func(a *API) { a.Blocks.End = 1 << 30 }))
 	first := map[string]int{}
 	for c := range uint32(200) {
-		one := names(planBlock(v, []byte(rawBlockPath), Question{Num: c*chunk + 1, Known: true}, Rules{MaxAttempts: 3}, 0, start).candidates)
-		two := names(planBlock(v, []byte(rawBlockPath), Question{Num: c*chunk + chunk - 1, Known: true}, Rules{MaxAttempts: 3}, 0, start).candidates)
+		one := names(planBlock(v, []byte(rawBlockPath), Question{Num: c*chunk + 1, Known: true}, Rules{MaxAttempts: 3}, 0, start, nil).candidates)
+		two := names(planBlock(v, []byte(rawBlockPath), Question{Num: c*chunk + chunk - 1, Known: true}, Rules{MaxAttempts: 3}, 0, start, nil).candidates)
 		if one != two {
 			t.Fatalf("chunk %d: %s and %s", c, one, two)
 		}

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"flotilla/gateway/config"
+	"flotilla/policies"
 )
 
 // Port is the chain API of one listener. Its configuration may be exchanged
@@ -31,6 +32,10 @@ type Port struct {
 	// calls.
 	primary atomic.Pointer[link]
 	turns   atomic.Uint64
+	// asked counts what the policy is asked for, askers holds *asker between
+	// requests.
+	asked   atomic.Uint64
+	askers  sync.Pool
 	cache   cache
 	hedging budget
 
@@ -48,9 +53,13 @@ type settings struct {
 	cors  []byte
 	// busy are the status codes that mean that a node is busy.
 	busy map[int]bool
+	// policy is nil for the built-in order; headers are those that it wants to
+	// see, in lower case.
+	policy  policies.Policy
+	headers [][]byte
 }
 
-func newSettings(cfg *config.Listener) *settings {
+func newSettings(cfg *config.Listener, policy policies.Policy) *settings {
 	api := cfg.ChainAPI
 	busy := map[int]bool{503: true}
 	for _, text := range api.BusyStatuses {
@@ -58,11 +67,13 @@ func newSettings(cfg *config.Listener) *settings {
 			busy[code] = true
 		}
 	}
-	return &settings{
+	s := &settings{
 		busy:     busy,
 		Listener: cfg, api: api, cors: corsHeaders(api.CORS),
 		rules: Rules{LiveFirst: api.BlockSource == "live_first", MaxAttempts: int(api.MaxAttempts), Lag: cfg.LiveLagBlocks},
 	}
+	s.setPolicy(policy)
+	return s
 }
 
 // isBusy reports whether an answer means that the node has no time.
@@ -71,14 +82,15 @@ func (s *settings) isBusy(status int) bool { return s.busy[status] }
 // allows reports whether a class is forwarded.
 func (s *settings) allows(c Class) bool { return slices.Contains(s.api.Allow, string(c)) }
 
-// New makes the port of a listener that has a chain_api. Nothing is dialed
-// before Run.
-func New(cfg *config.Listener, fleet Fleet, dial Dial, log *slog.Logger) *Port {
+// New makes the port of a listener that has a chain_api. policy is the
+// listener's. Nothing is dialed before Run.
+func New(cfg *config.Listener, policy policies.Policy, fleet Fleet, dial Dial, log *slog.Logger) *Port {
 	p := &Port{
 		Stats: newStats(), fleet: fleet, dial: dial, log: log,
 		events: make(chan func(*owner)), done: make(chan struct{}), conns: map[*conn]struct{}{},
+		askers: sync.Pool{New: func() any { return &asker{} }},
 	}
-	p.settings.Store(newSettings(cfg))
+	p.settings.Store(newSettings(cfg, policy))
 	p.view.Store(&View{})
 	return p
 }
@@ -162,17 +174,17 @@ func (p *Port) do(event func(*owner)) {
 	}
 }
 
-// Update puts another configuration of the same listener in force. An API whose
+// Update puts another configuration of the same listener, and its policy, in force. An API whose
 // endpoint and role are the same keeps its state and its counters.
-func (p *Port) Update(cfg *config.Listener) {
-	p.do(func(o *owner) { o.update(cfg) })
+func (p *Port) Update(cfg *config.Listener, policy policies.Policy) {
+	p.do(func(o *owner) { o.update(newSettings(cfg, policy)) })
 }
 
 // Run watches the upstream APIs until ctx ends, and returns when every
 // goroutine that it started has ended.
 func (p *Port) Run(ctx context.Context) {
 	o := &owner{p: p, ctx: ctx}
-	o.update(p.settings.Load().Listener)
+	o.update(p.settings.Load())
 	o.publish()
 	defer func() {
 		close(p.done)

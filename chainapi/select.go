@@ -34,12 +34,16 @@ type rank struct {
 	hash     uint64
 }
 
-// order is the listener's policy: it puts the candidates of one tier in the
-// order in which they are asked. Block is the one asked for; turn counts the
+// order puts the candidates of one tier in the order in which they are asked,
+// and returns those that are. The listener's policy decides, where it has one
+// and the purpose leaves it a choice. Block is the one asked for; turn counts the
 // requests of that purpose, so that equals take turns.
-func order(why purpose, tier []*API, block uint32, turn uint64) []*API {
+func order(why purpose, tier []*API, block uint32, turn uint64, ask *asker) []*API {
 	if len(tier) < 2 {
 		return tier
+	}
+	if ask != nil && why != byHead {
+		return ask.order(tier)
 	}
 	var space [8]rank
 	ranks := space[:0]
@@ -55,11 +59,10 @@ func order(why purpose, tier []*API, block uint32, turn uint64) []*API {
 	if why == forState {
 		takeTurns(ranks, turn)
 	}
-	out := make([]*API, len(ranks))
 	for i := range ranks {
-		out[i] = ranks[i].API
+		tier[i] = ranks[i].API
 	}
-	return out
+	return tier
 }
 
 func compare(why purpose, x, y *rank) int {

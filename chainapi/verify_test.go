@@ -22,7 +22,7 @@ func block100(salt byte) ship.Pos { return ship.Pos{Num: 100, ID: ship.ID{0, 0, 
 // An archive gets and loses its verification, and each loss is told once.
 func TestVerification(t *testing.T) {
 	var said strings.Builder
-	p := New(&config.Listener{ChainAPI: &config.ChainAPI{}}, someFleet{}, nil, slog.New(slog.NewTextHandler(&said, nil)))
+	p := New(&config.Listener{ChainAPI: &config.ChainAPI{}}, nil, someFleet{}, nil, slog.New(slog.NewTextHandler(&said, nil)))
 	o := &owner{p: p}
 	k := &known{API: API{Server: &config.Server{Name: "z", Role: config.Frozen}, Good: true}}
 	o.known = []*known{k}
@@ -65,7 +65,7 @@ func TestVerification(t *testing.T) {
 // after one good probe.
 func TestUpAndDown(t *testing.T) {
 	var said strings.Builder
-	p := New(&config.Listener{ChainAPI: &config.ChainAPI{}}, someFleet{}, nil, slog.New(slog.NewTextHandler(&said, nil)))
+	p := New(&config.Listener{ChainAPI: &config.ChainAPI{}}, nil, someFleet{}, nil, slog.New(slog.NewTextHandler(&said, nil)))
 	o := &owner{p: p}
 	k := &known{API: API{Server: &config.Server{Name: "a", Role: config.Live}, link: newLink("a", nil)}}
 	o.known = []*known{k}

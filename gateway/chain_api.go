@@ -19,7 +19,7 @@ type chainAPI struct {
 }
 
 func newChainAPI(l *listener, cfg *config.Listener, network Network) *chainAPI {
-	return &chainAPI{Port: chainapi.New(cfg, l.fleet, network.DialContext, l.log)}
+	return &chainAPI{Port: chainapi.New(cfg, l.parts.Load().running, l.fleet, network.DialContext, l.log)}
 }
 
 // start begins to watch the nodes. ctx ends that; it has to outlive the
@@ -65,7 +65,7 @@ func (g *gateway) commitAPI(l *listener, cfg *config.Listener, certs *certificat
 		l.api = newChainAPI(l, cfg, g.network)
 		l.api.start(l.watching)
 	default:
-		old.Update(cfg)
+		old.Update(cfg, l.parts.Load().running)
 	}
 	l.api.tls.put(l.watching, certs, &l.background, l.log)
 }

@@ -10,14 +10,16 @@ import (
 
 	"flotilla/gateway/config"
 	"flotilla/gateway/evm"
+	"flotilla/policies"
 )
 
 // evmListener is a listener for EVM JSON-RPC. It keeps the same order of life
 // as the others: prepared, put in force, drained, stopped.
 type evmListener struct {
 	*evm.Listener
-	log *slog.Logger
-	tls *presented
+	log    *slog.Logger
+	policy *chosen
+	tls    *presented
 	// watches waits for what watches the certificates.
 	watches sync.WaitGroup
 }
@@ -35,6 +37,7 @@ type evmChange struct {
 	cfg    *config.EVM
 	fresh  *evmListener
 	update *evm.Change
+	policy *chosen
 	certs  *certificates
 }
 
@@ -42,11 +45,18 @@ type evmChange struct {
 func (g *gateway) prepareEVM(cfg *config.EVM) (*evmChange, error) {
 	c := &evmChange{cfg: cfg}
 	l := g.evm[cfg.Name]
-	var err error
+	var now *chosen
 	if l != nil {
-		c.update, err = l.Prepare(cfg)
-	} else {
-		l, err = g.newEVM(cfg)
+		now = l.policy
+	}
+	var err error
+	c.policy, err = choosePolicy(now, cfg.Policy, policies.Env{Listener: cfg.Name, Log: g.log.With("listener", cfg.Name)})
+	switch {
+	case err != nil:
+	case l != nil:
+		c.update, err = l.Prepare(cfg, c.policy.running)
+	default:
+		l, err = g.newEVM(cfg, c.policy)
 		c.fresh = l
 	}
 	if err != nil {
@@ -57,9 +67,9 @@ func (g *gateway) prepareEVM(cfg *config.EVM) (*evmChange, error) {
 }
 
 // newEVM makes a listener; nothing is dialed before it is started.
-func (g *gateway) newEVM(cfg *config.EVM) (*evmListener, error) {
+func (g *gateway) newEVM(cfg *config.EVM, policy *chosen) (*evmListener, error) {
 	p := &presented{}
-	l, err := evm.New(cfg, evm.Options{Network: g.network, Trust: g.trust, Level: g.opts.Level, Logger: g.log, Certificates: p.config})
+	l, err := evm.New(cfg, evm.Options{Network: g.network, Trust: g.trust, Level: g.opts.Level, Logger: g.log, Certificates: p.config, Policy: policy.running})
 	return &evmListener{Listener: l, log: g.log.With("listener", cfg.Name), tls: p}, err
 }
 
@@ -85,6 +95,7 @@ func (g *gateway) commitEVM(changes []*evmChange) (used []string) {
 			delete(before, c.cfg.Name)
 			l.Apply(c.update)
 		}
+		l.policy = c.policy
 		l.tls.put(context.WithoutCancel(g.servingEVM), c.certs, &l.watches, l.log)
 		g.evm[c.cfg.Name] = l
 		g.ports[c.cfg.Address].give(l)

@@ -29,9 +29,8 @@ func RegisterStage(name string, make func() pipeline.Stage) {
 // parts are what the configuration chose for the requests of a listener: the
 // policy and the stages of its own. They are never changed.
 type parts struct {
-	policy  *config.Policy
-	running policies.Policy
-	own     []ownStage
+	*chosen
+	own []ownStage
 	// selection and pipeline are made of them.
 	selection *selection.Stage
 	pipeline  *pipeline.Pipeline
@@ -48,18 +47,22 @@ type ownStage struct {
 // loadParts makes what a configuration wants. What is the same as now goes on.
 func (l *listener) loadParts(cfg *config.Listener) (*parts, error) {
 	now := l.parts.Load()
-	if now != nil && reflect.DeepEqual(now.policy, cfg.Policy) && reflect.DeepEqual(now.blocks(), cfg.Stages) {
+	if now != nil && reflect.DeepEqual(now.block, cfg.Policy) && reflect.DeepEqual(now.blocks(), cfg.Stages) {
 		return now, nil
 	}
-	p := &parts{policy: cfg.Policy}
-	if err := l.loadPolicy(p, now, cfg); err != nil {
+	var before *chosen
+	if now != nil {
+		before = now.chosen
+	}
+	policy, err := choosePolicy(before, cfg.Policy, l.env())
+	if err != nil {
 		return nil, fmt.Errorf("listener %s: %w", cfg.Name, err)
 	}
+	p := &parts{chosen: policy, headers: policies.HeadersOf(policy.running), selection: selection.With(cfg, policy.running)}
 	var own []stages.Own
 	for _, block := range cfg.Stages {
 		stage := now.stage(block)
 		if stage == nil {
-			var err error
 			if stage, err = l.newStage(block); err != nil {
 				return nil, fmt.Errorf("listener %s: stage %q: %w", cfg.Name, block.Name, err)
 			}
@@ -67,33 +70,10 @@ func (l *listener) loadParts(cfg *config.Listener) (*parts, error) {
 		p.own = append(p.own, ownStage{block, stage})
 		own = append(own, stages.Own{Stage: stage, After: block.After, Before: block.Before})
 	}
-	var err error
 	if p.pipeline, err = stages.With(cfg, p.selection, own); err != nil {
 		return nil, fmt.Errorf("listener %s: %w", cfg.Name, err)
 	}
 	return p, nil
-}
-
-// loadPolicy makes the policy and its stage.
-func (l *listener) loadPolicy(p, now *parts, cfg *config.Listener) error {
-	switch {
-	case now != nil && reflect.DeepEqual(now.policy, cfg.Policy):
-		p.running = now.running
-	case cfg.Policy == nil:
-		p.running = policies.New(policies.Default)
-	default:
-		p.running = cfg.Policy.New()
-		if err := l.provision(p.running); err != nil {
-			return fmt.Errorf("policy %q: %w", cfg.Policy.Name, err)
-		}
-	}
-	if h, ok := p.running.(policies.HeaderUser); ok {
-		for _, name := range h.Headers() {
-			p.headers = append(p.headers, strings.ToLower(name))
-		}
-	}
-	p.selection = selection.With(cfg, p.running)
-	return nil
 }
 
 func (l *listener) newStage(block *config.Stage) (pipeline.Stage, error) {
@@ -101,15 +81,11 @@ func (l *listener) newStage(block *config.Stage) (pipeline.Stage, error) {
 	if name := stage.Name(); name != block.Name {
 		return nil, fmt.Errorf("it calls itself %q", name)
 	}
-	return stage, l.provision(stage)
+	return stage, provision(stage, l.env())
 }
 
-func (l *listener) provision(part any) error {
-	if p, ok := part.(policies.Provisioner); ok {
-		return p.Provision(policies.Env{Listener: l.name, Log: l.log})
-	}
-	return nil
-}
+// env is what the listener offers to its policy and stages.
+func (l *listener) env() policies.Env { return policies.Env{Listener: l.name, Log: l.log} }
 
 // blocks are the stage blocks as the configuration has them.
 func (p *parts) blocks() (blocks []*config.Stage) {
@@ -132,9 +108,6 @@ func (p *parts) stage(block *config.Stage) pipeline.Stage {
 	return nil
 }
 
-// maxHeader is how many bytes of a header are kept for the policy.
-const maxHeader = 256
-
 // wanted are the headers that the policy wants to see.
 func (p *parts) wanted(header http.Header) map[string]string {
 	var wanted map[string]string
@@ -144,7 +117,7 @@ func (p *parts) wanted(header http.Header) map[string]string {
 				wanted = map[string]string{}
 			}
 			// The value is a part of the whole head, which is not to be kept.
-			wanted[name] = strings.Clone(value[:min(len(value), maxHeader)])
+			wanted[name] = strings.Clone(value[:min(len(value), policies.MaxHeader)])
 		}
 	}
 	return wanted
@@ -164,9 +137,5 @@ func (l *listener) adopt(p *parts) {
 // explain tells what the listener would do with a request.
 func (l *listener) explain(q explain.Question) explain.Answer {
 	p := l.parts.Load()
-	name := policies.Default
-	if p.policy != nil {
-		name = p.policy.Name
-	}
-	return explain.Ask(l.fleet, explain.Policy{Name: name, Running: p.running, Selection: p.selection}, q)
+	return explain.Ask(l.fleet, explain.Policy{Name: p.name(), Running: p.running, Selection: p.selection}, q)
 }

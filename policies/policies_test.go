@@ -245,27 +245,6 @@ func TestStickyHeader(t *testing.T) {
 	}
 }
 
-func TestLatency(t *testing.T) {
-	var l policies.Latency
-	if l.Value() != 0 {
-		t.Error("there is a latency before the first")
-	}
-	l.Observe(80 * time.Millisecond)
-	if got := l.Value(); got != 80*time.Millisecond {
-		t.Errorf("the first latency gives %v", got)
-	}
-	l.Observe(160 * time.Millisecond)
-	if got := l.Value(); got != 90*time.Millisecond {
-		t.Errorf("the second gives %v, want 90ms", got)
-	}
-	for range 200 {
-		l.Observe(-1)
-	}
-	if got := l.Value(); got <= 0 || got > time.Millisecond {
-		t.Errorf("many of none give %v", got)
-	}
-}
-
 // BenchmarkOrder is one pick out of so many servers.
 func BenchmarkOrder(b *testing.B) {
 	for _, name := range policies.Names() {

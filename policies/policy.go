@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -54,6 +55,21 @@ type Env struct {
 type HeaderUser interface {
 	// Headers are the names, in any case.
 	Headers() []string
+}
+
+// HeadersOf are the headers that a policy wants to see, in lower case; none for
+// nil.
+func HeadersOf(p Policy) (names []string) {
+	h, ok := p.(HeaderUser)
+	if !ok {
+		return nil
+	}
+	for _, name := range h.Headers() {
+		if name != "" {
+			names = append(names, strings.ToLower(name))
+		}
+	}
+	return names
 }
 
 // Default is the name of the policy of a listener without a policy block.

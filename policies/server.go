@@ -35,6 +35,9 @@ type Server struct {
 	Errors int
 	// Online, Stale and Quarantined are as the coverage page tells.
 	Online, Stale, Quarantined bool
+
+	// place is that in its round.
+	place int
 }
 
 // Range is a block range, Begin to End exclusive; empty when they are equal.

@@ -26,8 +26,10 @@ func (p *Sticky) Headers() []string { return []string{p.Header} }
 // Order is Policy.
 func (p *Sticky) Order(r *Request, servers []*Server, n int) []*Server {
 	key := r.Client
-	if v := r.Headers[strings.ToLower(p.Header)]; p.Header != "" && v != "" {
-		key = v
+	for name, value := range r.Headers {
+		if value != "" && strings.EqualFold(name, p.Header) {
+			key = value
+		}
 	}
 	start := hashText(fnvStart, key)
 	return arrange(servers, n, func(a, b *Server) int {

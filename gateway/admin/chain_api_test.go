@@ -23,7 +23,7 @@ func withAPI(t *testing.T, l *Listener, up int, apis ...string) {
 	for i, api := range apis {
 		l.Config.Servers[i].APIEndpoint = api
 	}
-	l.ChainAPI = chainapi.New(l.Config, l.Fleet, (&net.Dialer{}).DialContext, quiet)
+	l.ChainAPI = chainapi.New(l.Config, nil, l.Fleet, (&net.Dialer{}).DialContext, quiet)
 	ctx, cancel := context.WithCancel(t.Context())
 	var done sync.WaitGroup
 	done.Go(func() { l.ChainAPI.Run(ctx) })

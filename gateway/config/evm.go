@@ -32,6 +32,9 @@ type EVM struct {
 	Drain time.Duration
 	// TLS is nil for a plaintext port.
 	TLS *TLS
+	// Policy is nil for the built-in way of spreading load. Routing by block
+	// only.
+	Policy *Policy
 }
 
 // EVMRouting is how a call finds its node.

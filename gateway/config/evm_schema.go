@@ -57,6 +57,7 @@ var evmSchema = &schema{
 		{hcl: "hold_wait", kind: millis, max: maxMillis, def: "3s", at: at(func(l *evmDraft) *time.Duration { return &l.HoldWait })},
 		{hcl: "drain", kind: millis, max: maxMillis, def: "0s", at: at(func(l *evmDraft) *time.Duration { return &l.Drain })},
 		tlsFieldHCL(func(parent any) **TLS { return &parent.(*evmDraft).TLS }),
+		policyFieldOf(func(l any) **Policy { return &l.(*evmDraft).Policy }),
 		embedded("health", evmHealthSchema, func(l *evmDraft) any { return &l.Health }),
 		{hcl: "reference", kind: object, sub: evmReferenceSchema,
 			open: func(parent any) any {
@@ -196,6 +197,9 @@ func checkEVM(d *decoder, target any) {
 	l := target.(*evmDraft)
 	checkLabel(d, l, l.Name)
 	checkBind(d, l, &l.Address)
+	if l.Policy != nil && l.Routing == RouteFreshest {
+		d.complain(l, "policy", "has nothing to choose with routing = \"freshest\"", "each body goes to the freshest node; leave policy out, or use routing = \"block\"")
+	}
 	if d.broken(l, "server") {
 		return
 	}

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"flotilla/policies"
 )
 
 const evmFile = `
@@ -27,6 +29,7 @@ listener "evm" "mainnet" {
   }
   reference { url = "https://ref.example/" }
   management { address = "127.0.0.1:8081" }
+  policy "sticky" { header = "x-account" }
 }
 `
 
@@ -46,6 +49,9 @@ func TestEVMListener(t *testing.T) {
 	}
 	if l.Health.SoftLag != 2 || l.Health.HardLag != 8 || !l.Health.Agree || l.WebSocket.OnRotate != RotateMove || l.Reference.Method != "eth_blockNumber" {
 		t.Errorf("%+v %+v", l.Health, l.WebSocket)
+	}
+	if sticky, ok := l.Policy.New().(*policies.Sticky); !ok || l.Policy.Name != "sticky" || sticky.Header != "x-account" {
+		t.Errorf("%+v", l.Policy)
 	}
 	again, _, err := Parse("x.hcl", FormatHCL(cfg))
 	if err != nil || !reflect.DeepEqual(cfg, again) {
@@ -93,6 +99,9 @@ func TestEVMRefuses(t *testing.T) {
 		{`lag_grace = "10s"`, `lag_grace = 10`, "lag_grace"},
 		{`"https://ref.example/"`, `"ref.example"`, "url"},
 		{`management { address = "127.0.0.1:8081" }`, `management { address = "127.0.0.1:8545" }`, "clashes"},
+		{`policy "sticky"`, `policy "stickie"`, "policy \"stickie\" is not known"},
+		{`header = "x-account"`, `header = "x account"`, "is not the name of a header"},
+		{`chain_id = 1`, `routing = "freshest"`, "has nothing to choose"},
 		{`weight         = 5`, `weight = 0`, "weight"},
 	} {
 		text := strings.Replace(evmFile, c.old, c.new, 1)

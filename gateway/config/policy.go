@@ -45,33 +45,38 @@ func newPolicy(name string) policies.Policy {
 // policyNames are all that a block may have as its label.
 func policyNames() []string { return append(policies.Names(), lua.Name) }
 
-var policyField = field{hcl: "policy", kind: opaque, example: `policy "name" { ... }`,
-	decode: func(d *decoder, n *node, target any) {
-		l := target.(*draft)
-		name, ok := blockName(d, "policy", n)
-		if !ok {
-			return
-		}
-		policy := newPolicy(name)
-		switch {
-		case policy == nil:
-			d.report.problem(n.labels[0].at, fmt.Sprintf("policy %s is not known", quote(name)), "one of "+quoted(policyNames())+" is expected")
-			return
-		case l.Policy != nil:
-			d.report.problem(n.at, "policy is given twice", "a listener has one policy")
-			return
-		}
-		if decodeBlock(d, "policy", n, n.raw.body, policy) {
-			l.Policy = &Policy{Name: name, Settings: policy}
-		}
-	},
-	blocks: func(target any) []rawBlock {
-		l := target.(*draft)
-		if l.Policy == nil {
-			return nil
-		}
-		return []rawBlock{{name: l.Policy.Name, settings: l.Policy.Settings}}
-	},
+var policyField = policyFieldOf(func(l any) **Policy { return &l.(*draft).Policy })
+
+// policyFieldOf declares the policy block of a kind of listener.
+func policyFieldOf(of func(listener any) **Policy) field {
+	return field{hcl: "policy", kind: opaque, example: `policy "name" { ... }`,
+		decode: func(d *decoder, n *node, target any) {
+			l := of(target)
+			name, ok := blockName(d, "policy", n)
+			if !ok {
+				return
+			}
+			policy := newPolicy(name)
+			switch {
+			case policy == nil:
+				d.report.problem(n.labels[0].at, fmt.Sprintf("policy %s is not known", quote(name)), "one of "+quoted(policyNames())+" is expected")
+				return
+			case *l != nil:
+				d.report.problem(n.at, "policy is given twice", "a listener has one policy")
+				return
+			}
+			if decodeBlock(d, "policy", n, n.raw.body, policy) {
+				*l = &Policy{Name: name, Settings: policy}
+			}
+		},
+		blocks: func(target any) []rawBlock {
+			p := *of(target)
+			if p == nil {
+				return nil
+			}
+			return []rawBlock{{name: p.Name, settings: p.Settings}}
+		},
+	}
 }
 
 // blockName is the label of an opaque block.
@@ -107,13 +112,19 @@ func settle(settings any) error {
 // Files are the files, beside those of the configuration itself, whose change
 // changes it: the scripts of policies.
 func (c *Config) Files() (files []string) {
-	for _, l := range c.Listeners {
-		if l.Policy == nil {
-			continue
+	add := func(p *Policy) {
+		if p == nil {
+			return
 		}
-		if f, ok := l.Policy.Settings.(fileUser); ok {
+		if f, ok := p.Settings.(fileUser); ok {
 			files = append(files, f.Files()...)
 		}
+	}
+	for _, l := range c.Listeners {
+		add(l.Policy)
+	}
+	for _, l := range c.EVM {
+		add(l.Policy)
 	}
 	slices.Sort(files)
 	return slices.Compact(files)

@@ -32,7 +32,7 @@ func (l *Listener) batch(j *job, resp *fasthttp.Response) {
 		}
 		all = all.and(l.plan(need))
 	}
-	if apart || choose(l.View(), all, nil, leastLoaded) == nil {
+	if apart || firstFit(l.View(), all, nil) == nil {
 		l.split(j, resp)
 		return
 	}
@@ -68,13 +68,13 @@ func (l *Listener) mend(j *job, n *Node, w want, resp *fasthttp.Response) {
 		var better []byte
 		switch {
 		case v != good && !once(call.Method):
-			better = l.one(j.request, call, need)
+			better = l.one(j, j.request, call, need)
 		case string(call.Method) == "eth_blockNumber":
 			if body, changed := l.rewriteNumber(n, raw); changed {
 				better = body
 			}
 		case l.toldBlock(n, call, need, w, raw) != good:
-			better = l.one(j.request, call, need)
+			better = l.one(j, j.request, call, need)
 		}
 		if better == nil {
 			continue
@@ -139,7 +139,7 @@ func (l *Listener) split(j *job, resp *fasthttp.Response) {
 		}
 		workers.Go(func() {
 			for i := range work {
-				parts[i] = l.one(request, &j.calls[i], j.needs[i])
+				parts[i] = l.one(j, request, &j.calls[i], j.needs[i])
 			}
 		})
 	}
@@ -158,12 +158,12 @@ func (l *Listener) split(j *job, resp *fasthttp.Response) {
 	resp.SetBody(joined(parts))
 }
 
-// one asks for one call of a batch by itself and returns the answer, an error
+// one asks for one call of batch j by itself and returns the answer, an error
 // if need be.
-func (l *Listener) one(request upstream.Request, call *jsonrpc.Call, need jsonrpc.Need) []byte {
+func (l *Listener) one(j *job, request upstream.Request, call *jsonrpc.Call, need jsonrpc.Need) []byte {
 	single := jobs.Get().(*job)
 	defer single.release()
-	single.request = request
+	single.request, single.from, single.handshake = request, j.from, j.handshake
 	single.request.Body = call.Raw
 	l.replaceTag(single, &need)
 	resp := fasthttp.AcquireResponse()

@@ -57,15 +57,12 @@ func (n *Node) reaches(w want) bool {
 	return w.lowest >= first
 }
 
-// Policy chooses among nodes that could answer a call equally well; there is at
-// least one. It gets a random number, and must not keep the list.
-type Policy func(equals []*NodeView, weights []uint32, random uint64) *NodeView
-
-// leastLoaded takes two nodes at random, by weight, and chooses the one with
-// fewer calls in flight per weight. Its cost does not grow with the fleet.
-func leastLoaded(equals []*NodeView, weights []uint32, random uint64) *NodeView {
-	a := equals[drawn(weights, uint32(random))]
-	b := equals[drawn(weights, uint32(random>>32))]
+// leastLoaded takes two of the nodes in front at random, by weight, and chooses
+// the one with fewer calls in flight per weight. Its cost does not grow with the
+// fleet.
+func leastLoaded(v *View, random uint64) *NodeView {
+	a := v.Pool[drawn(v.weights, uint32(random))]
+	b := v.Pool[drawn(v.weights, uint32(random>>32))]
 	if a.inFlight.Load()*int64(b.Server.Weight) <= b.inFlight.Load()*int64(a.Server.Weight) {
 		return a
 	}
@@ -84,19 +81,28 @@ func drawn(weights []uint32, random uint32) int {
 	return i
 }
 
-// choose is the node to ask, nil when none is fit that has not been tried. The
-// freshest come first; among those the policy decides.
-func choose(v *View, w want, tried []*Node, policy Policy) *NodeView {
-	if v.Front > 0 && v.Pool[0].reached(w) {
-		n := policy(v.Pool[:v.Front], v.weights, rand.Uint64())
-		if n.reached(w) && n.reaches(w) && !slices.Contains(tried, n.Node) {
-			return n
-		}
-	}
+// fits reports whether the node can be asked.
+func (n *NodeView) fits(w want, tried []*Node) bool {
+	return n.reached(w) && n.reaches(w) && !slices.Contains(tried, n.Node)
+}
+
+// firstFit is the freshest node that can be asked, nil when there is none.
+func firstFit(v *View, w want, tried []*Node) *NodeView {
 	for _, n := range v.Pool {
-		if n.reached(w) && n.reaches(w) && !slices.Contains(tried, n.Node) {
+		if n.fits(w, tried) {
 			return n
 		}
 	}
 	return nil
+}
+
+// choose is the node to ask without a policy, nil when none is fit that has not
+// been tried. The freshest come first, and share the load.
+func choose(v *View, w want, tried []*Node) *NodeView {
+	if v.Front > 0 && v.Pool[0].reached(w) {
+		if n := leastLoaded(v, rand.Uint64()); n.fits(w, tried) {
+			return n
+		}
+	}
+	return firstFit(v, w, tried)
 }

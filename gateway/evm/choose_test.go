@@ -63,7 +63,7 @@ func TestChoose(t *testing.T) {
 	names := func(v *View, w want, tried ...*Node) map[string]bool {
 		seen := map[string]bool{}
 		for range 300 {
-			if n := choose(v, w, tried, leastLoaded); n != nil {
+			if n := choose(v, w, tried); n != nil {
 				seen[n.Server.Name] = true
 			}
 		}
@@ -99,7 +99,7 @@ func TestLeastLoaded(t *testing.T) {
 	v := pool([3]uint64{100, 0, 3}, [3]uint64{100, 0, 1})
 	count := map[string]int{}
 	for range 4000 {
-		count[choose(v, want{}, nil, leastLoaded).Server.Name]++
+		count[choose(v, want{}, nil).Server.Name]++
 	}
 	if count["0"] < 2600 || count["1"] < 400 {
 		t.Errorf("weights 3 and 1 gave %v", count)
@@ -109,7 +109,7 @@ func TestLeastLoaded(t *testing.T) {
 	busy := v.Pool[0].Server.Name
 	count = map[string]int{}
 	for range 1000 {
-		count[choose(v, want{}, nil, leastLoaded).Server.Name]++
+		count[choose(v, want{}, nil).Server.Name]++
 	}
 	if count[busy] > 400 {
 		t.Errorf("the busy node got %v", count)
@@ -173,7 +173,7 @@ func BenchmarkChoose(b *testing.B) {
 		b.Run(fmt.Sprint(count), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				choose(v, want{height: 100}, nil, leastLoaded)
+				choose(v, want{height: 100}, nil)
 			}
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"reflect"
 	"slices"
 	"sync"
@@ -28,6 +29,8 @@ type fleet struct {
 	// hold a key.
 	named bool
 	view  atomic.Pointer[View]
+	// ids counts the nodes that were made.
+	ids atomic.Int64
 
 	// running ends the monitors, monitors waits for them.
 	running  context.Context
@@ -96,9 +99,17 @@ func (f *fleet) newNode(s *config.EVMServer) (*Node, error) {
 	if f.named {
 		client.Label = s.Name
 	}
-	n := &Node{Server: s, client: client}
+	n := &Node{Server: s, id: int(f.ids.Add(1)), host: hostOf(s.Endpoint), client: client}
 	n.blocksFrom.Store(s.EarliestBlock)
 	return n, nil
+}
+
+// hostOf is the host and port of a URL; all of it where it is none.
+func hostOf(endpoint string) string {
+	if u, err := url.Parse(endpoint); err == nil && u.Host != "" {
+		return u.Host
+	}
+	return endpoint
 }
 
 // adopt puts a configuration and its nodes in force. f.mu is held, or f is new.
@@ -216,6 +227,7 @@ func (f *fleet) failed(n *Node, err error, now time.Time) {
 		return
 	}
 	n.counters.CheckFailures.Add(1)
+	n.errors.Add(now)
 	n.rtt, n.checked, n.answered = 0, now, true
 	f.publish(n, f.rules.Failed(&n.state, err.Error()), now)
 	f.settle(now)
@@ -225,6 +237,7 @@ func (f *fleet) failed(n *Node, err error, now time.Time) {
 // broke takes in a client's call that the node did not answer.
 func (f *fleet) broke(n *Node, err error) {
 	n.counters.Failures.Add(1)
+	n.errors.Add(time.Now())
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.gone(n) {

@@ -3,6 +3,7 @@ package evm
 import (
 	"errors"
 	"net"
+	"net/http"
 	"sync"
 	"time"
 
@@ -22,6 +23,10 @@ type job struct {
 	readable, batch bool
 	// tried are the nodes that have had the request.
 	tried []*Node
+	// from is the client, and handshake the headers of its WebSocket's; nil
+	// over HTTP.
+	from      net.Addr
+	handshake http.Header
 	// needs are those of the calls of a batch, answers those of a node.
 	needs   []jsonrpc.Need
 	answers []jsonrpc.Answer
@@ -92,6 +97,7 @@ func (l *Listener) forward(ctx *fasthttp.RequestCtx) {
 // limits, and answers it.
 func (l *Listener) handle(j *job, from net.Addr, resp *fasthttp.Response) {
 	limits := l.limits.Load()
+	j.from = from
 	j.decode()
 	if !limits.rates.allow(from, max(1, len(j.calls)), time.Now()) {
 		l.Stats.Limited.Add(1)
@@ -141,12 +147,15 @@ func (l *Listener) freshest(j *job, resp *fasthttp.Response) {
 func (l *Listener) attempt(n *Node, j *job, resp *fasthttp.Response) error {
 	n.counters.Requests.Add(1)
 	n.inFlight.Add(1)
+	began := time.Now()
 	err := n.client.Do(&j.request, resp)
 	n.inFlight.Add(-1)
 	if err != nil {
 		l.fleet.broke(n, err)
+		return err
 	}
-	return err
+	n.latency.Observe(time.Since(began))
+	return nil
 }
 
 // notTaken reports whether the node has certainly had nothing of the request.

@@ -11,6 +11,7 @@ import (
 
 	"flotilla/gateway/config"
 	"flotilla/gateway/evm/upstream"
+	"flotilla/policies"
 
 	"github.com/valyala/fasthttp"
 	"golang.org/x/sync/semaphore"
@@ -23,6 +24,8 @@ type Options struct {
 	// Certificates gives the TLS settings for a client that connects now, nil
 	// for plaintext. Nil is never TLS.
 	Certificates func() *tls.Config
+	// Policy chooses among nodes that are equally fresh; nil is the built-in way.
+	Policy policies.Policy
 	// Level is the log level that /loglevel sets; nil when it cannot be set.
 	Level  *slog.LevelVar
 	Logger *slog.Logger
@@ -37,10 +40,12 @@ type Listener struct {
 	admin  *fasthttp.Server
 	server atomic.Pointer[fasthttp.Server]
 	limits atomic.Pointer[limits]
-	Stats  *Stats
-	heads  heads
 	// filters are those of the clients over HTTP.
 	filters *filters
+	// chooser has the policy in force.
+	chooser atomic.Pointer[chooser]
+	Stats   *Stats
+	heads   heads
 
 	// ctx ends the clients, watching the monitors, which outlive them.
 	ctx      context.Context
@@ -89,6 +94,7 @@ func New(cfg *config.EVM, o Options) (*Listener, error) {
 	}
 	l := &Listener{log: log, opts: o, fleet: f, Stats: &Stats{}, filters: newFilters(), clients: map[net.Conn]*client{}, sessions: map[wsSession]struct{}{}}
 	l.limits.Store(newLimits(cfg, nil))
+	l.chooser.Store(newChooser(cfg.Name, o.Policy))
 	l.server.Store(l.newServer(cfg, l.serveHTTP))
 	l.admin = l.newServer(cfg, l.serveManagement)
 	return l, nil
@@ -130,17 +136,18 @@ func (l *Listener) Start(ctx context.Context) {
 
 // Change is an update that has been prepared.
 type Change struct {
-	cfg   *config.EVM
-	nodes []*Node
+	cfg    *config.EVM
+	nodes  []*Node
+	policy policies.Policy
 }
 
-// Prepare does what can fail of an update.
-func (l *Listener) Prepare(cfg *config.EVM) (*Change, error) {
+// Prepare does what can fail of an update. policy is as in Options.
+func (l *Listener) Prepare(cfg *config.EVM, policy policies.Policy) (*Change, error) {
 	nodes, err := l.fleet.makeNodes(cfg)
 	if err != nil {
 		return nil, err
 	}
-	return &Change{cfg, nodes}, nil
+	return &Change{cfg, nodes, policy}, nil
 }
 
 // Apply puts a prepared update in force.
@@ -150,6 +157,7 @@ func (l *Listener) Apply(c *Change) {
 		l.server.Store(l.newServer(c.cfg, l.serveHTTP))
 	}
 	l.limits.Store(newLimits(c.cfg, l.limits.Load()))
+	l.chooser.Store(newChooser(c.cfg.Name, c.policy))
 	l.fleet.update(c.cfg, c.nodes)
 }
 

@@ -131,6 +131,7 @@ func (m *mover) call(kind int, text []byte) {
 	resp := fasthttp.AcquireResponse()
 	defer fasthttp.ReleaseResponse(resp)
 	j.request = upstream.Request{Method: post, URI: []byte("/"), Body: text}
+	j.handshake = m.upgrade.request.Header
 	m.listener.Stats.Requests.Add(1)
 	m.listener.handle(j, m.upgrade.conn.RemoteAddr(), resp)
 	body := bytes.TrimSpace(resp.Body())

@@ -10,6 +10,7 @@ import (
 	"flotilla/gateway/evm/health"
 	"flotilla/gateway/evm/jsonrpc"
 	"flotilla/gateway/evm/upstream"
+	"flotilla/gateway/recent"
 
 	"github.com/valyala/fasthttp"
 )
@@ -17,6 +18,10 @@ import (
 // Node is one node of the fleet. What is known about it stands in a NodeView.
 type Node struct {
 	Server *config.EVMServer
+	// id numbers the nodes of the fleet, and host is the endpoint without its
+	// path.
+	id     int
+	host   string
 	client *upstream.Client
 	stop   context.CancelFunc
 
@@ -28,6 +33,10 @@ type Node struct {
 	blocksFrom, statesFrom atomic.Uint64
 	// inFlight counts calls that the node has not answered yet.
 	inFlight atomic.Int64
+	// latency is that of clients' calls; errors are those that it did not answer,
+	// and failed checks.
+	latency  recent.Latency
+	errors   recent.Errors
 	counters NodeCounters
 
 	// What follows belongs to the fleet, under its lock.

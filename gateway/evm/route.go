@@ -76,7 +76,7 @@ func (l *Listener) send(j *job, call *jsonrpc.Call, need jsonrpc.Need, w want, r
 	deadline := time.Now().Add(l.Config().HoldWait)
 	var last error
 	for {
-		n, r := l.next(w, j.tried, deadline)
+		n, r := l.next(w, j, call, &need, deadline)
 		if r != nil {
 			if last != nil {
 				r = &refusal{fasthttp.StatusBadGateway, jsonrpc.Fault{Code: jsonrpc.CodeUnavailable, Message: "no node has answered: " + last.Error()}}
@@ -104,7 +104,7 @@ func (l *Listener) send(j *job, call *jsonrpc.Call, need jsonrpc.Need, w want, r
 		if v == pruned {
 			n.forget(need)
 		}
-		if v == good || len(j.tried) >= maxAttempts || j.request.Once || choose(l.View(), w, j.tried, leastLoaded) == nil {
+		if v == good || len(j.tried) >= maxAttempts || j.request.Once || firstFit(l.View(), w, j.tried) == nil {
 			if call != nil && len(j.tried) > 1 {
 				settleKnown(call, resp)
 			}
@@ -129,18 +129,18 @@ func (n *Node) forget(need jsonrpc.Need) {
 
 // next is the node to ask now. When the pool has nodes but none of them has the
 // block that clients have been told of, it waits for one until deadline.
-func (l *Listener) next(w want, tried []*Node, deadline time.Time) (*NodeView, *refusal) {
+func (l *Listener) next(w want, j *job, call *jsonrpc.Call, need *jsonrpc.Need, deadline time.Time) (*NodeView, *refusal) {
 	held := false
 	for {
 		changed := l.fleet.changes()
 		v := l.View()
-		if n := choose(v, w, tried, leastLoaded); n != nil {
+		if n := l.chooser.Load().choose(v, w, j, call, need); n != nil {
 			return n, nil
 		}
 		if len(v.Pool) == 0 {
 			return nil, unavailable("no healthy node")
 		}
-		if w.bounded && slices.ContainsFunc(v.Pool, func(n *NodeView) bool { return n.reached(w) && !n.reaches(w) && !slices.Contains(tried, n.Node) }) {
+		if w.bounded && slices.ContainsFunc(v.Pool, func(n *NodeView) bool { return n.reached(w) && !n.reaches(w) && !slices.Contains(j.tried, n.Node) }) {
 			// What was learned about history may be out of date, and the node has
 			// better words than we have.
 			w.bounded = false

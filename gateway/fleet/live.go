@@ -3,8 +3,8 @@ package fleet
 import (
 	"sync/atomic"
 
+	"flotilla/gateway/recent"
 	"flotilla/gateway/ship/dial"
-	"flotilla/policies"
 )
 
 // Purpose is why a session link was dialed, as metrics label it.
@@ -41,10 +41,10 @@ type Live struct {
 	DialFailures Labelled[dial.Reason]
 
 	// Latency is how long the node takes to answer a status request.
-	Latency policies.Latency
+	Latency recent.Latency
 	// Errors are the node's failures of the last minute: dials, block failures,
 	// and being found dead.
-	Errors Recent
+	Errors recent.Errors
 
 	// told is the highest that the node has told of, to its monitor or to a
 	// session, since it came online or was set back.

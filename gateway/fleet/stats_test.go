@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 )
 
 func TestCloses(t *testing.T) {
@@ -78,25 +77,5 @@ func TestEveryLabelHasACounter(t *testing.T) {
 	s.Failovers.Each(func(_ End, c uint64) { n += c })
 	if n != 12 {
 		t.Errorf("%d ends were counted, spec ship 5.2 has 12", n)
-	}
-}
-
-// Recent forgets what is older than a minute, slot by slot.
-func TestRecent(t *testing.T) {
-	var r Recent
-	at := time.Unix(1_700_000_000, 0)
-	if got := r.Recent(at); got != 0 {
-		t.Errorf("%d before the first", got)
-	}
-	r.Add(at)
-	r.Add(at.Add(25 * time.Second))
-	r.Add(at.Add(25 * time.Second))
-	for _, c := range []struct {
-		after time.Duration
-		want  int
-	}{{25, 3}, {49, 3}, {59, 3}, {60, 2}, {79, 2}, {80, 0}, {3600, 0}} {
-		if got := r.Recent(at.Add(c.after * time.Second)); got != c.want {
-			t.Errorf("%d after %d seconds, want %d", got, c.after, c.want)
-		}
 	}
 }

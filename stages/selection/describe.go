@@ -37,7 +37,7 @@ func Server(s *policies.Server, x *pipeline.Exchange, c pipeline.Candidate) {
 		Traces: blocks(u.Trace), Deltas: blocks(u.ChainState), Finality: blocks(u.Finality),
 		Run:      uint64(c.Run),
 		Linked:   x.Own(c.Index),
-		Sessions: u.Live.Links(), Latency: u.Live.Latency.Value(), Errors: u.Live.Errors.Recent(x.Now),
+		Sessions: u.Live.Links(), Latency: u.Live.Latency.Value(), Errors: u.Live.Errors.Count(x.Now),
 		Online: u.Online, Stale: u.Stale, Quarantined: len(u.Quarantines) > 0,
 	}
 	if head := x.Tip.Head.Num; head > u.Head.Num {

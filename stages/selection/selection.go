@@ -19,7 +19,7 @@ const Name = "select"
 type Stage struct {
 	listener string
 	policy   policies.Policy
-	// scratch holds the *round of a request until the next one.
+	// scratch holds the *policies.Round of a request until the next one.
 	scratch sync.Pool
 }
 
@@ -30,7 +30,7 @@ func New(cfg *config.Listener) pipeline.Stage {
 
 // With makes the stage with a policy.
 func With(cfg *config.Listener, policy policies.Policy) *Stage {
-	s := &Stage{policy: policy, scratch: sync.Pool{New: func() any { return &round{} }}}
+	s := &Stage{policy: policy, scratch: sync.Pool{New: func() any { return &policies.Round{} }}}
 	if cfg != nil {
 		s.listener = cfg.Name
 	}
@@ -48,60 +48,45 @@ func (s *Stage) Up(x *pipeline.Exchange) pipeline.Step {
 	if len(x.Candidates) == 0 {
 		return pipeline.Step{}
 	}
-	r := s.scratch.Get().(*round)
+	r := s.scratch.Get().(*policies.Round)
 	defer s.scratch.Put(r)
-	r.offer(x)
-	if len(r.offered) == 1 {
+	offer(r, x)
+	if r.Len() == 1 {
 		// There is nothing to order, only to refuse, which leaves nobody.
-		r.pick(x, r.offered[0])
+		pick(x, r.At(0))
 		return pipeline.Step{}
 	}
-	describe(&r.request, s.listener, x)
-	kept := s.policy.Order(&r.request, r.offered, 1)
-	if len(kept) == 0 {
-		r.offer(x)
-		kept = fallback.Order(&r.request, r.offered, 1)
-	} else if x.Cause == pipeline.Received && len(kept) < len(r.offered) {
-		x.Unwanted = r.has(x.Current) && !slices.ContainsFunc(kept, func(c *policies.Server) bool { return c.ID == x.Current })
+	describe(&r.Request, s.listener, x)
+	kept, own := r.Ask(s.policy, 1)
+	if own && x.Cause == pipeline.Received && len(kept) < r.Len() {
+		x.Unwanted = offered(r, x.Current) && !slices.ContainsFunc(kept, func(c *policies.Server) bool { return c.ID == x.Current })
 	}
-	r.pick(x, kept[0])
+	pick(x, kept[0])
 	return pipeline.Step{}
 }
-
-// fallback decides what a policy has nothing to say about.
-var fallback policies.LeastConnections
 
 // Order is what the policy says of the candidates of a dry exchange: those that
 // it is asked about, and those that it keeps, the best first. Nothing in the
 // exchange is changed.
-func (s *Stage) Order(x *pipeline.Exchange) (offered, kept []*policies.Server) {
+func (s *Stage) Order(x *pipeline.Exchange) (asked, kept []*policies.Server) {
 	if len(x.Candidates) == 0 {
 		return nil, nil
 	}
-	r := &round{}
-	r.offer(x)
-	offered = slices.Clone(r.offered)
-	describe(&r.request, s.listener, x)
-	r.request.Dry = true
-	kept = s.policy.Order(&r.request, r.offered, len(r.offered))
-	if len(kept) == 0 {
-		r.offer(x)
-		kept = fallback.Order(&r.request, r.offered, len(r.offered))
+	r := &policies.Round{}
+	offer(r, x)
+	for i := range r.Len() {
+		asked = append(asked, r.At(i))
 	}
-	return offered, kept
-}
-
-// round is what one request needs in order to ask the policy.
-type round struct {
-	request policies.Request
-	servers []policies.Server
-	offered []*policies.Server
+	describe(&r.Request, s.listener, x)
+	r.Request.Dry = true
+	kept, _ = r.Ask(s.policy, r.Len())
+	return asked, kept
 }
 
 // offer lists the best of the candidates, those that are equally able: the
 // policy decides among them. The one that the session has just left for a fault
 // is left out when there is another.
-func (r *round) offer(x *pipeline.Exchange) {
+func offer(r *policies.Round, x *pipeline.Exchange) {
 	best := slices.MinFunc(x.Candidates, ability)
 	equal := 0
 	for _, c := range x.Candidates {
@@ -109,27 +94,27 @@ func (r *round) offer(x *pipeline.Exchange) {
 			equal++
 		}
 	}
-	r.servers, r.offered = r.servers[:0], r.offered[:0]
-	// Pointers into servers are taken below: it must not move.
-	r.servers = slices.Grow(r.servers, equal)
+	r.Reset(equal)
 	for _, c := range x.Candidates {
 		if ability(c, best) != 0 || equal > 1 && c.Index == x.Soft {
 			continue
 		}
-		r.servers = r.servers[:len(r.servers)+1]
-		s := &r.servers[len(r.servers)-1]
-		Server(s, x, c)
-		r.offered = append(r.offered, s)
+		Server(r.Add(), x, c)
 	}
 }
 
-func (*round) pick(x *pipeline.Exchange, s *policies.Server) {
+func pick(x *pipeline.Exchange, s *policies.Server) {
 	x.Pick, x.LegEnd = s.ID, uint32(s.Run)
 }
 
-// has reports whether upstream i was offered.
-func (r *round) has(i int) bool {
-	return slices.ContainsFunc(r.servers, func(s policies.Server) bool { return s.ID == i })
+// offered reports whether upstream i is.
+func offered(r *policies.Round, i int) bool {
+	for k := range r.Len() {
+		if r.At(k).ID == i {
+			return true
+		}
+	}
+	return false
 }
 
 // ability orders candidates: online, then rank (3.2, keys 1 and 2).

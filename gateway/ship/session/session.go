@@ -20,6 +20,7 @@ import (
 	"flotilla/gateway/pipeline"
 	"flotilla/gateway/ship"
 	"flotilla/gateway/ship/frame"
+	"flotilla/policies"
 )
 
 // Host is what the sessions of a listener have in common.
@@ -110,7 +111,7 @@ func New(h *Host, id uint64, conn net.Conn, early []byte, headers map[string]str
 		started: time.Now(), purpose: fleet.Initial, redial: pipeline.None,
 	}
 	s.x.Session = id
-	s.x.Client = pipeline.Client{Address: host(conn.RemoteAddr()), Headers: headers}
+	s.x.Client = pipeline.Client{Address: policies.Host(conn.RemoteAddr()), Headers: headers}
 	s.stitched = h.Fleet.Config().Stitched()
 	s.x.Stitched = s.stitched
 	s.x.Current, s.x.Pick, s.x.Soft = pipeline.None, pipeline.None, pipeline.None
@@ -118,14 +119,6 @@ func New(h *Host, id uint64, conn net.Conn, early []byte, headers map[string]str
 	s.x.Link.Upstream = pipeline.None
 	s.out.OnDrain = s.nudge
 	return s
-}
-
-// host is an address without the port; all of it where it has none.
-func host(a net.Addr) string {
-	if h, _, err := net.SplitHostPort(a.String()); err == nil {
-		return h
-	}
-	return a.String()
 }
 
 // Run serves the client until it leaves, the session has to close it, or ctx
