@@ -48,7 +48,12 @@ type Fleet struct {
 	settling  sync.Once
 	unsettled atomic.Int64
 
-	pick sync.Mutex
+	// picks is held to take a slot. turn has room for one who has to choose
+	// again: a channel, as that may take time. taken counts the slots that were
+	// ever taken.
+	picks sync.Mutex
+	turn  chan struct{}
+	taken atomic.Uint64
 }
 
 // owner is the state that only the fleet's goroutine touches.
@@ -84,7 +89,7 @@ func New(cfg *config.Listener, dialer *dial.Dialer, log *slog.Logger) *Fleet {
 	f := &Fleet{
 		Stats: newStats(), dialer: *dialer, log: log,
 		events: make(chan func(*owner)), done: make(chan struct{}), started: time.Now(),
-		settled: make(chan struct{}),
+		settled: make(chan struct{}), turn: make(chan struct{}, 1),
 	}
 	f.dialer.Known = f.knownABI
 	f.pair.Store(&Pair{})
@@ -220,21 +225,58 @@ func (f *Fleet) Changed() <-chan struct{} { return *f.changed.Load() }
 // time: before that, nobody online means only that it is too early to tell.
 func (f *Fleet) Settled() <-chan struct{} { return f.settled }
 
-// Reserve has choose pick an upstream and takes a slot on it. Picks happen one
-// at a time, so that a crowd that reconnects sees the load that it makes.
-// choose returns a negative index for none. A slot that was lost to
-// max_sessions in between also gives a negative index.
+// Reserve has choose pick an upstream and takes a slot on it. choose returns a
+// negative index for none. It may be slow, a script say, and runs without a lock
+// that others need; when somebody has meanwhile taken a slot on the upstream that
+// it picks, it is asked again, so that a crowd that reconnects sees the load that
+// it makes. Those that are asked again wait for each other, or a crowd would
+// choose the same upstream once more.
+//
+// A slot that is lost to max_sessions gives a negative index.
 func (f *Fleet) Reserve(choose func() int) int {
-	f.pick.Lock()
-	defer f.pick.Unlock()
-	i := choose()
-	if i < 0 {
-		return -1
+	i, outdated := f.try(choose)
+	if !outdated {
+		return i
 	}
+	f.turn <- struct{}{}
+	defer func() { <-f.turn }()
+	for range maxChoices {
+		if i, outdated = f.try(choose); !outdated {
+			return i
+		}
+	}
+	// Others are quicker, again and again: what it knows is as old as one choice.
+	f.picks.Lock()
+	defer f.picks.Unlock()
+	return f.takeSlot(i)
+}
+
+// maxChoices is how often choose is asked again at most.
+const maxChoices = 64
+
+// try takes a slot, unless outdated: one was taken on that upstream since choose
+// began to look. The index is then the one that it would have been.
+func (f *Fleet) try(choose func() int) (i int, outdated bool) {
+	seen := f.taken.Load()
+	if i = choose(); i < 0 {
+		return -1, false
+	}
+	f.picks.Lock()
+	defer f.picks.Unlock()
+	if f.View().Upstreams[i].Live.lastTaken > seen {
+		return i, true
+	}
+	return f.takeSlot(i), false
+}
+
+// takeSlot takes a slot on upstream i and returns i, or -1 when it has none.
+// f.picks is held.
+func (f *Fleet) takeSlot(i int) int {
 	u := &f.View().Upstreams[i]
 	if !u.Live.take(u.Server.MaxSessions) {
 		return -1
 	}
+	u.Live.lastTaken = f.taken.Add(1)
 	return i
 }
 

@@ -24,6 +24,9 @@ const (
 // concurrent use.
 type Live struct {
 	links atomic.Int64
+	// lastTaken is which one of all the fleet's slots was taken last on this
+	// upstream. Fleet.picks guards it.
+	lastTaken uint64
 
 	// BlockFailures counts strikes, Stalls links left for owed silence, Jumps
 	// forward jumps that were passed on.

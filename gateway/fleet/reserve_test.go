@@ -1,9 +1,12 @@
 package fleet
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"flotilla/gateway/config"
 )
@@ -141,4 +144,54 @@ func TestReserveNobody(t *testing.T) {
 	if got := w.Reserve(func() int { return -7 }); got != -1 || w.up(0).Live.Links() != 0 {
 		t.Errorf("picked %d, %d links", got, w.up(0).Live.Links())
 	}
+}
+
+// TestReserveWithASlowChoice: many sessions choose at once, and none waits for
+// the choice of another that picks a different upstream; those of a crowd see the
+// load that they make all the same.
+func TestReserveWithASlowChoice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := silent(t, func(c *config.Listener) { c.Servers[1].MaxSessions = 9 }, "a", "b", "c", "d")
+		slow := func() int {
+			i := w.leastLoaded()
+			time.Sleep(10 * time.Millisecond)
+			return i
+		}
+		const crowd = 60
+		var all sync.WaitGroup
+		for range crowd {
+			all.Go(func() { w.Reserve(slow) })
+		}
+		// One that needs no time does not wait for them.
+		began := time.Now()
+		if w.Reserve(func() int { return 3 }) != 3 || time.Since(began) != 0 {
+			t.Errorf("a quick choice took %v", time.Since(began))
+		}
+		all.Wait()
+		if got := w.links(); !slices.Equal(got, []int64{17, 9, 18, 17}) && !slices.Equal(got, []int64{18, 9, 17, 17}) && !slices.Equal(got, []int64{17, 9, 17, 18}) {
+			t.Errorf("the links are %v", got)
+		}
+	})
+}
+
+// TestReserveIsParallel: slow choices of different upstreams take no longer than
+// one.
+func TestReserveIsParallel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := silent(t, nil, "a", "b", "c", "d")
+		began := time.Now()
+		var all sync.WaitGroup
+		for i := range 4 {
+			all.Go(func() {
+				w.Reserve(func() int {
+					time.Sleep(time.Second)
+					return i
+				})
+			})
+		}
+		all.Wait()
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("four choices of a second took %v", took)
+		}
+	})
 }

@@ -31,9 +31,14 @@ type sorter struct {
 	less  *lua.LFunction
 }
 
+// short is the length up to which insertion asks less than merging: what counts
+// is how often the script is called.
+const short = 12
+
 // sort merges; room is as long as items.
 func (s *sorter) sort(items, room []lua.LValue) {
-	if len(items) < 2 {
+	if len(items) <= short {
+		s.insert(items)
 		return
 	}
 	half := len(items) / 2
@@ -55,6 +60,28 @@ func (s *sorter) sort(items, room []lua.LValue) {
 			items[k] = left[i]
 			i++
 		}
+	}
+}
+
+// insert puts each item where it belongs among those before it: mostly behind
+// all of them, else by halves.
+func (s *sorter) insert(items []lua.LValue) {
+	for i := 1; i < len(items); i++ {
+		item := items[i]
+		if !s.before(item, items[i-1]) {
+			continue
+		}
+		low, high := 0, i-1
+		for low < high {
+			middle := int(uint(low+high) / 2)
+			if s.before(item, items[middle]) {
+				high = middle
+			} else {
+				low = middle + 1
+			}
+		}
+		copy(items[low+1:i+1], items[low:i])
+		items[low] = item
 	}
 }
 

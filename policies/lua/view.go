@@ -192,18 +192,52 @@ func (v *vm) show(s *policies.Server, place int) *serverView {
 
 func (v *vm) newServer(s *policies.Server) *serverView {
 	w := &serverView{fresh: true, read: make([]float64, len(v.fields)), name: s.Name, endpoint: s.Endpoint, role: s.Role, labels: s.Labels, priority: s.Priority, weight: s.Weight, maxSessions: s.MaxSessions}
-	w.view = v.newView(serverNames, func(name string) lua.LValue { return serverField(w.now, name) })
+	w.view = v.newView(serverNames, w.rare)
 	w.view.server = w
 	w.labelView = v.texts(s.Labels)
-	b := w.backing
-	b.RawSetString("name", lua.LString(s.Name))
-	b.RawSetString("endpoint", lua.LString(s.Endpoint))
-	b.RawSetString("role", lua.LString(s.Role))
-	b.RawSetString("labels", w.labelView.table)
-	b.RawSetString("priority", lua.LNumber(s.Priority))
-	b.RawSetString("weight", lua.LNumber(s.Weight))
-	b.RawSetString("max_sessions", lua.LNumber(s.MaxSessions))
+	// Only what the script names: a table of up to eight is read quickest.
+	for _, name := range fixedNames {
+		if v.bundle.mentions(name) {
+			w.backing.RawSetString(name, w.fixed(name))
+		}
+	}
 	return w
+}
+
+// fixed is a field that is as configured, or nil when there is none of that
+// name.
+func (w *serverView) fixed(name string) lua.LValue {
+	switch name {
+	case "name":
+		return lua.LString(w.name)
+	case "endpoint":
+		return lua.LString(w.endpoint)
+	case "role":
+		return lua.LString(w.role)
+	case "labels":
+		return w.labelView.table
+	case "priority":
+		return lua.LNumber(w.priority)
+	case "weight":
+		return lua.LNumber(w.weight)
+	case "max_sessions":
+		return lua.LNumber(w.maxSessions)
+	}
+	return nil
+}
+
+// rare is a field that no constant of the script names, or nil when there is
+// none of that name.
+func (w *serverView) rare(name string) lua.LValue {
+	if value := w.fixed(name); value != nil {
+		return value
+	}
+	for i := range liveFields {
+		if f := &liveFields[i]; f.name == name && w.now != nil {
+			return f.value(f.read(w.now))
+		}
+	}
+	return nil
 }
 
 // drop forgets a view whose server has changed.
@@ -220,17 +254,6 @@ func (v *vm) texts(values map[string]string) *view {
 		w.backing.RawSetString(name, lua.LString(values[name]))
 	}
 	return w
-}
-
-// serverField is a field that no constant of the script names, or nil when there
-// is none of that name.
-func serverField(s *policies.Server, name string) lua.LValue {
-	for i := range liveFields {
-		if f := &liveFields[i]; f.name == name && s != nil {
-			return f.value(f.read(s))
-		}
-	}
-	return nil
 }
 
 var requestNames = []string{"protocol", "listener", "session", "client", "headers", "start_block", "end_block", "block",

@@ -213,7 +213,7 @@ func (s *Session) pick() int {
 		return pipeline.None
 	}
 	s.move(fleet.Dialing)
-	return s.Fleet.Reserve(func() int {
+	i := s.Fleet.Reserve(func() int {
 		s.refresh()
 		if s.redialable() {
 			s.x.Current = s.redial
@@ -226,10 +226,13 @@ func (s *Session) pick() int {
 		if step := s.Pipeline.Up(&s.x); step.Do != pipeline.Next {
 			s.x.Pick = pipeline.None
 		}
-		s.warnUncovered()
 		s.x.Current = s.x.Pick
 		return s.x.Pick
 	})
+	if s.x.Current != s.redial {
+		s.warnUncovered()
+	}
+	return i
 }
 
 // warnUncovered tells that the upstream that was picked lacks the block as well
