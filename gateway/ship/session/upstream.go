@@ -213,8 +213,10 @@ func (s *Session) pick() int {
 		return pipeline.None
 	}
 	s.move(fleet.Dialing)
+	was := s.x.Current
 	i := s.Fleet.Reserve(func() int {
 		s.refresh()
+		s.x.Current = was
 		if s.redialable() {
 			s.x.Current = s.redial
 			return s.redial
