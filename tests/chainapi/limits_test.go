@@ -138,7 +138,8 @@ func TestQueue(t *testing.T) {
 			all.Go(func() { answers[i] = w.ask(c, getAccount, fmt.Sprint(i)) })
 			time.Sleep(100 * time.Millisecond)
 		}
-		time.Sleep(2500 * time.Millisecond) // the third has waited for three seconds then
+		// The third has waited for three seconds by then, the fourth not quite.
+		time.Sleep(2550 * time.Millisecond)
 		if n := len(a.Requests()); n != 2 {
 			t.Errorf("%d requests are in flight", n)
 		}
