@@ -97,6 +97,17 @@ func (s *session) harms(v *server, n uint32) bool {
 	return false
 }
 
+// led reports whether any node at the tip could lead the client out of a fork:
+// one that has its next block in all logs, and no damage from the fork up to it.
+func (s *session) led() bool {
+	for i, v := range s.servers {
+		if !v.frozen && s.has(i, s.x.Cursor) && !s.harms(v, s.x.Cursor) {
+			return true
+		}
+	}
+	return false
+}
+
 // reach is the last block that a server would send now.
 func (s *session) reach(v *server) uint32 {
 	gate := v.head
