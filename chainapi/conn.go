@@ -316,7 +316,7 @@ func (c *conn) framing(length int) framing {
 }
 
 // block is how much of a body is passed on at a time.
-const block = 128 << 10
+const block = 32 << 10
 
 var blocks = sync.Pool{New: func() any { b := make([]byte, 0, block+1<<10); return &b }}
 
