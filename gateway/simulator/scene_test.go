@@ -77,6 +77,7 @@ func (s *scene) tryDial(ctx context.Context) (*Client, error) {
 func (s *scene) redial() {
 	s.t.Helper()
 	s.client.Close()
+	synctest.Wait() // the node may count its links
 	s.client, s.seen = s.dial(), 0
 }
 
