@@ -18,6 +18,10 @@ func (c *Cursor) Read(m *Message) {
 	}
 }
 
+// Done lets go of the message. What c points into would otherwise be kept from
+// the garbage collector, a whole read buffer for each idle session.
+func (c *Cursor) Done() { c.frames, c.part = nil, nil }
+
 // Slice is up to n bytes, at most 16, of the payload from an offset on; fewer
 // only at its end. Offsets must not go back. It is valid until the next call.
 func (c *Cursor) Slice(at, n int) []byte {

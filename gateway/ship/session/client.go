@@ -18,11 +18,10 @@ func (s *Session) readClient() {
 	case <-s.served:
 	case <-s.ended.Done():
 	}
-	var m frame.Message
 	var scratch []byte
 	for {
 		s.mu.Lock()
-		more := s.takeClient(&m, &scratch)
+		more := s.takeClient(&scratch)
 		s.mu.Unlock()
 		if !more {
 			return
@@ -36,10 +35,11 @@ func (s *Session) readClient() {
 
 // takeClient deals with all messages that have come. It reports whether to go
 // on reading. What the messages add up to is sent upstream at the end.
-func (s *Session) takeClient(m *frame.Message, scratch *[]byte) bool {
+func (s *Session) takeClient(scratch *[]byte) bool {
 	defer s.flushLink()
+	var m frame.Message // of this call, so that nothing keeps its buffer while the client is silent
 	for {
-		ok, err := s.reader.Next(m)
+		ok, err := s.reader.Next(&m)
 		if err != nil {
 			return s.refuseFrame(err)
 		}

@@ -98,6 +98,7 @@ func (s *Session) judge(l *link, b *batch) error {
 	for {
 		ok, err := l.Reader.Next(&m)
 		if err != nil {
+			s.cursor.Done()
 			s.account(l, b)
 			return err
 		}
@@ -132,6 +133,7 @@ func (s *Session) judge(l *link, b *batch) error {
 	if data || l.Reader.Buffered() > 0 {
 		l.data.Store(int64(l.LastRead().Sub(l.opened)))
 	}
+	s.cursor.Done()
 	s.account(l, b)
 	if s.stitched && seen && !s.closed {
 		s.advance(l)
