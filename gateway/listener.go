@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"maps"
 	"net"
-	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -16,6 +15,7 @@ import (
 	"flotilla/gateway/fleet"
 	"flotilla/gateway/pipeline"
 	"flotilla/gateway/ship/dial"
+	"flotilla/gateway/ship/handshake"
 	"flotilla/gateway/ship/session"
 )
 
@@ -106,16 +106,18 @@ func (l *listener) serve(raw net.Conn) {
 	defer raw.Close()
 	// A client that never finishes its handshake must not hold up a shutdown.
 	stop := context.AfterFunc(l.ctx, func() { raw.Close() })
-	early, header, conn, err := l.handshake(raw)
+	head, conn, err := l.handshake(raw)
 	if err != nil {
 		stop()
 		l.log.Debug("a client's handshake failed", "client", raw.RemoteAddr().String(), "error", err)
 		return
 	}
 	if !stop() {
+		head.Release()
 		return
 	}
-	s := session.New(l.host, l.ids.Add(1), conn, early, l.parts.Load().wanted(header))
+	s := session.New(l.host, l.ids.Add(1), conn, head.Rest, l.parts.Load().wanted(head.Value))
+	head.Release()
 	l.mu.Lock()
 	l.sessions[s] = struct{}{}
 	l.mu.Unlock()
@@ -125,19 +127,19 @@ func (l *listener) serve(raw net.Conn) {
 	l.mu.Unlock()
 }
 
-func (l *listener) handshake(conn net.Conn) ([]byte, http.Header, net.Conn, error) {
+func (l *listener) handshake(conn net.Conn) (*handshake.Head, net.Conn, error) {
 	cfg := l.fleet.Config()
 	if secure := l.tls.config(); secure != nil {
 		limit, cancel := context.WithTimeout(l.ctx, cfg.ConnectTimeout())
 		defer cancel()
 		secure := tls.Server(conn, secure)
 		if err := secure.HandshakeContext(limit); err != nil {
-			return nil, nil, conn, err
+			return nil, conn, err
 		}
 		conn = secure
 	}
-	early, header, err := session.Upgrade(conn, cfg.HandshakeTimeout)
-	return early, header, conn, err
+	head, err := handshake.Server(conn, cfg.HandshakeTimeout)
+	return head, conn, err
 }
 
 // tick looks at every session now and then, and at all of them when the fleet

@@ -2,9 +2,7 @@ package gateway
 
 import (
 	"fmt"
-	"net/http"
 	"reflect"
-	"strings"
 
 	"flotilla/gateway/config"
 	"flotilla/gateway/pipeline"
@@ -108,16 +106,15 @@ func (p *parts) stage(block *config.Stage) pipeline.Stage {
 	return nil
 }
 
-// wanted are the headers that the policy wants to see.
-func (p *parts) wanted(header http.Header) map[string]string {
+// wanted are the headers that the policy wants to see, of those that value gives.
+func (p *parts) wanted(value func(name string) []byte) map[string]string {
 	var wanted map[string]string
 	for _, name := range p.headers {
-		if value := header.Get(name); value != "" {
+		if v := value(name); len(v) > 0 {
 			if wanted == nil {
 				wanted = map[string]string{}
 			}
-			// The value is a part of the whole head, which is not to be kept.
-			wanted[name] = strings.Clone(value[:min(len(value), policies.MaxHeader)])
+			wanted[name] = string(v[:min(len(v), policies.MaxHeader)])
 		}
 	}
 	return wanted

@@ -9,10 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"time"
 
 	"flotilla/gateway/ship"
 	"flotilla/gateway/ship/frame"
+	"flotilla/gateway/ship/handshake"
 )
 
 // Reason is why a dial failed, as metrics label it.
@@ -78,26 +80,47 @@ func (n *Node) Close() {
 // Open connects to target, a ws or wss URL, and reads the ABI. The error is an
 // *Error, or ctx's when that ended first.
 func (d *Dialer) Open(ctx context.Context, target string) (*Node, error) {
-	conn, early, err := d.upgrade(ctx, target)
+	conn, u, err := d.connect(ctx, target)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 		return nil, err
 	}
-	c := frame.NewConn(conn)
-	n := &Node{Conn: c, Reader: frame.NewReader(c, d.MaxMessage, false, early), Writer: frame.NewWriter(c)}
-	stop := context.AfterFunc(ctx, func() { c.Close() })
-	abi, err := d.readABI(n)
+	// Reads and writes do not look at ctx.
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	n, err := d.greet(conn, u)
 	if !stop() {
-		n.Close()
+		if n != nil {
+			n.Close()
+		}
+		conn.Close()
 		return nil, ctx.Err()
 	}
 	if err != nil {
-		n.Close()
+		conn.Close()
+		return nil, err
+	}
+	return n, nil
+}
+
+// greet asks for the WebSocket and reads the ABI. It leaves conn open when it
+// fails.
+func (d *Dialer) greet(conn net.Conn, u *url.URL) (*Node, error) {
+	head, err := handshake.Client(conn, u)
+	switch {
+	case errors.Is(err, handshake.ErrBusy):
+		return nil, &Error{Busy, err}
+	case err != nil:
+		return nil, &Error{Handshake, err}
+	}
+	c := frame.NewConn(conn)
+	n := &Node{Conn: c, Reader: frame.NewReader(c, d.MaxMessage, false, head.Rest), Writer: frame.NewWriter(c)}
+	head.Release()
+	if n.ABI, err = d.readABI(n); err != nil {
+		n.Reader.Release()
 		return nil, &Error{BadABI, err}
 	}
-	n.ABI = abi
 	return n, nil
 }
 
@@ -118,7 +141,7 @@ func (d *Dialer) secure(ctx context.Context, conn net.Conn, host string) (net.Co
 // readABI waits for the first message, which has to be Text (A4). One deadline
 // covers the whole wait, so that pings cannot stretch it.
 func (d *Dialer) readABI(n *Node) (*ship.ABI, error) {
-	if err := n.SetReadDeadline(time.Now().Add(d.Timeout)); err != nil {
+	if err := n.SetDeadline(time.Now().Add(d.Timeout)); err != nil {
 		return nil, err
 	}
 	var m frame.Message
@@ -136,7 +159,7 @@ func (d *Dialer) readABI(n *Node) (*ship.ABI, error) {
 		switch m.Op {
 		case frame.Ping, frame.Pong:
 		case frame.Text:
-			if err := n.SetReadDeadline(time.Time{}); err != nil {
+			if err := n.SetDeadline(time.Time{}); err != nil {
 				return nil, err
 			}
 			return d.parse(m.Payload(nil))

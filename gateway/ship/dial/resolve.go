@@ -26,7 +26,15 @@ func TCP(ctx context.Context, network, address string) (net.Conn, error) {
 // connects to the first of its addresses that answers. Each but the last has
 // an equal share of the time that ctx leaves.
 func connectTCP(ctx context.Context, names resolver, network, address string) (net.Conn, error) {
-	host, port, err := net.SplitHostPort(address)
+	// Nothing needs to be looked up, nor an address written out to be read again.
+	if literal, err := netip.ParseAddrPort(address); err == nil {
+		return dialTCP(ctx, network, literal)
+	}
+	host, service, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	port, err := net.DefaultResolver.LookupPort(ctx, network, service)
 	if err != nil {
 		return nil, err
 	}
@@ -34,10 +42,9 @@ func connectTCP(ctx context.Context, names resolver, network, address string) (n
 	if err != nil {
 		return nil, err
 	}
-	var d net.Dialer
 	for i, addr := range addrs {
 		limit, cancel := share(ctx, len(addrs)-i)
-		conn, failure := d.DialContext(limit, network, net.JoinHostPort(addr.String(), port))
+		conn, failure := dialTCP(limit, network, netip.AddrPortFrom(addr, uint16(port)))
 		cancel()
 		if failure == nil {
 			return conn, nil
@@ -45,6 +52,16 @@ func connectTCP(ctx context.Context, names resolver, network, address string) (n
 		err = failure
 	}
 	return nil, err
+}
+
+// dialTCP has a net.Conn for its result, which is nil after an error.
+func dialTCP(ctx context.Context, network string, to netip.AddrPort) (net.Conn, error) {
+	var d net.Dialer
+	conn, err := d.DialTCP(ctx, network, netip.AddrPort{}, to)
+	if err != nil {
+		return nil, err
+	}
+	return conn, nil
 }
 
 func lookup(ctx context.Context, names resolver, host string) ([]netip.Addr, error) {

@@ -99,7 +99,8 @@ type tally struct {
 }
 
 // New makes the session of a client whose handshake is over. early are bytes
-// that came with the handshake, headers those of it that the policy wants.
+// that came with the handshake, which New copies; headers are those
+// of it that the policy wants.
 func New(h *Host, id uint64, conn net.Conn, early []byte, headers map[string]string) *Session {
 	c := frame.NewConn(conn)
 	s := &Session{
