@@ -50,7 +50,7 @@ type listener struct {
 func newListener(cfg *config.Listener, network Network, trust dial.Trust, log *slog.Logger) (*listener, error) {
 	l := &listener{name: cfg.Name, log: log.With("listener", cfg.Name), sessions: map[*session.Session]struct{}{}}
 	l.fleet = fleet.New(cfg, &dial.Dialer{Trust: trust, Connect: network.DialContext}, l.log)
-	l.host = &session.Host{Fleet: l.fleet, Pipeline: &pipeline.Pipeline{}, Log: l.log}
+	l.host = &session.Host{Fleet: l.fleet, Pipeline: &pipeline.Pipeline{}, Log: l.log, Looks: session.NewLooks()}
 	return l, nil
 }
 
@@ -142,12 +142,20 @@ func (l *listener) handshake(conn net.Conn) (*handshake.Head, net.Conn, error) {
 	return head, conn, err
 }
 
-// tick looks at every session now and then, and at all of them when the fleet
-// has changed.
+// tick looks at the sessions with which something is due, and at all of them
+// when the fleet has changed.
 func (l *listener) tick(ctx context.Context) {
-	ticker := time.NewTicker(session.TickInterval)
-	defer ticker.Stop()
-	changed := l.fleet.Changed()
+	timer := time.NewTimer(session.LookInterval)
+	defer timer.Stop()
+	changed, routing := l.fleet.Changed(), l.fleet.View().Routing
+	last, at := time.Now(), time.Now().Add(session.LookInterval)
+	look := func(next time.Time) {
+		if least := last.Add(session.LookInterval); next.Before(least) {
+			next = least
+		}
+		at = next
+		timer.Reset(time.Until(next))
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -155,19 +163,37 @@ func (l *listener) tick(ctx context.Context) {
 		case <-changed:
 			// Taken before the look, so that a change during it is not missed.
 			changed = l.fleet.Changed()
-			l.tickAll(time.Now(), true)
-		case now := <-ticker.C:
-			l.tickAll(now, false)
+			// How far the nodes have come matters at once to those only that wait
+			// for an archive's turn.
+			if v := l.fleet.View(); v.Stitching != nil || v.Routing != routing {
+				routing = v.Routing
+				look(l.tickAll(time.Now(), true))
+			}
+		case <-l.host.Looks.Wanted:
+			if soon := time.Now().Add(session.LookInterval); soon.Before(at) {
+				look(soon)
+			}
+		case last = <-timer.C:
+			look(l.tickAll(last, false))
 		}
 	}
 }
 
-func (l *listener) tickAll(now time.Time, changed bool) {
+// restless is how long the listener looks away at most.
+const restless = time.Minute
+
+// tickAll returns when something is due again.
+func (l *listener) tickAll(now time.Time, changed bool) (next time.Time) {
+	next = now.Add(restless)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for s := range l.sessions {
 		s.Tick(now, changed)
+		if due := s.Due(); due.Before(next) {
+			next = due
+		}
 	}
+	return next
 }
 
 // describe tells how every session is doing.

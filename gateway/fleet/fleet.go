@@ -61,7 +61,8 @@ type owner struct {
 	f         *Fleet
 	upstreams []Upstream
 	private   []private
-	dirty     bool
+	// dirty: the next view differs. onward: in nothing but how far the nodes have come.
+	dirty, onward bool
 	// poolABIs are the fingerprints that a pool was warned of.
 	poolABIs map[string]bool
 	chain    *ship.ID // that of the views so far, nil while none is known
@@ -185,12 +186,15 @@ func (f *Fleet) do(event func(*owner)) {
 
 // publish makes a new view when something changed, and renews the tip.
 func (o *owner) publish() {
-	if !o.dirty {
+	if !o.dirty && !o.onward {
 		return
 	}
-	o.dirty = false
 	old := o.f.view.Load()
 	v := old.next(o.f.Config(), o.upstreams)
+	if v.Routing = old.Routing; o.dirty {
+		v.Routing++
+	}
+	o.dirty, o.onward = false, false
 	for i := range v.Upstreams {
 		v.Upstreams[i].Quarantines = slices.Clone(o.private[i].strikes.active)
 		if u := &v.Upstreams[i]; v.ChainID == nil && u.Online && u.ChainID != nil {

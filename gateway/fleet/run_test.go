@@ -217,3 +217,29 @@ func TestSilentNetworkIsSilent(t *testing.T) {
 		t.Errorf("connected: %v, %v", conn, err)
 	}
 }
+
+// TestRouting counts what decides where requests may go; a head that moves on is
+// a new view all the same.
+func TestRouting(t *testing.T) {
+	w := silent(t, nil, "a", "b")
+	for _, c := range []struct {
+		name   string
+		happen func()
+		counts bool
+	}{
+		{"a node comes up", func() { w.tells(0, 100, 90) }, true},
+		{"its head moves on", func() { w.tells(0, 101, 90) }, false},
+		{"its LIB moves on", func() { w.tells(0, 101, 91) }, false},
+		{"another comes up", func() { w.tells(1, 101, 91) }, true},
+		{"it is disabled", func() { w.SetDisabled(1, true) }, true},
+		{"it is lost", func() { w.loses(1) }, true},
+		{"it goes stale", func() { w.stale(0, true) }, true},
+		{"a reload", func() { w.serve(servers("a")...) }, true},
+	} {
+		before := w.View()
+		c.happen()
+		if v := w.View(); v.Generation == before.Generation || (v.Routing != before.Routing) != c.counts {
+			t.Errorf("%s: generation %d to %d, routing %d to %d", c.name, before.Generation, v.Generation, before.Routing, v.Routing)
+		}
+	}
+}

@@ -61,9 +61,11 @@ func (o *owner) status(i int, s *ship.Status) {
 		id := s.ChainID
 		u.ChainID = &id
 	}
-	if was.Online != u.Online || was.Reported != u.Reported || was.Head != u.Head || was.LIB != u.LIB || was.Trace != u.Trace ||
-		was.ChainState != u.ChainState || was.Finality != u.Finality || was.ChainID != u.ChainID || was.StatusV1 != u.StatusV1 {
+	if was.Online != u.Online || was.Reported != u.Reported || was.ChainID != u.ChainID || was.StatusV1 != u.StatusV1 {
 		o.dirty = true
+	}
+	if was.Head != u.Head || was.LIB != u.LIB || was.Trace != u.Trace || was.ChainState != u.ChainState || was.Finality != u.Finality {
+		o.onward = true
 	}
 }
 

@@ -15,7 +15,10 @@ import (
 type View struct {
 	// Generation counts views from 1 on.
 	Generation uint64
-	Upstreams  []Upstream
+	// Routing counts those that differ from the one before in more than how far
+	// the nodes have come.
+	Routing   uint64
+	Upstreams []Upstream
 	// ChainID is the pinned one, else that of the first online upstream that
 	// reported one (M9); nil when there is none.
 	ChainID *ship.ID

@@ -61,28 +61,35 @@ func (w *Writer) Write(p []byte) error {
 // WriteFrame sends payload, which may be reused afterwards, as one unmasked
 // frame.
 func (w *Writer) WriteFrame(op Opcode, payload []byte) error {
-	return w.writeFrame(op, payload, Append)
+	return w.writeFrame(op, payload, false)
 }
 
 // WriteMasked sends payload, which may be reused afterwards, as one masked
 // frame.
 func (w *Writer) WriteMasked(op Opcode, payload []byte) error {
-	return w.writeFrame(op, payload, AppendMasked)
+	return w.writeFrame(op, payload, true)
 }
 
 // maxScratch is the longest frame that a Writer keeps a buffer of its own for.
 const maxScratch = 512
 
-func (w *Writer) writeFrame(op Opcode, payload []byte, add func([]byte, Opcode, []byte) []byte) error {
+func (w *Writer) writeFrame(op Opcode, payload []byte, masked bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(payload)+maxHeader <= maxScratch {
-		w.scratch = add(w.scratch[:0], op, payload)
+		w.scratch = appendFrame(w.scratch[:0], op, payload, masked)
 		return w.WriteLocked(w.scratch)
 	}
 	b := takeBuffer(len(payload) + maxHeader)
 	defer giveBuffer(b)
-	return w.WriteLocked(add((*b)[:0], op, payload))
+	return w.WriteLocked(appendFrame((*b)[:0], op, payload, masked))
+}
+
+func appendFrame(dst []byte, op Opcode, payload []byte, masked bool) []byte {
+	if masked {
+		return AppendMasked(dst, op, payload)
+	}
+	return Append(dst, op, payload)
 }
 
 // WriteLocked is Write for the holder of Lock.

@@ -117,7 +117,10 @@ func (s *Session) takeMessage(message []byte) {
 		s.askStatus(s.x.Request.Variant == ship.StatusRequestV1)
 	case ship.AckRequestV0:
 		s.askAhead()
-		s.look()
+		if s.x.Credit == s.x.Request.Ack {
+			// There was no credit: the upstream may owe something now.
+			s.look()
+		}
 	case ship.BlocksRequestV0, ship.BlocksRequestV1:
 		if s.stitched {
 			s.restart()
@@ -168,9 +171,6 @@ func (s *Session) phase() {
 		s.move(fleet.Idle)
 	}
 }
-
-// look makes the ticker look at the session at its next tick.
-func (s *Session) look() { s.due.Store(0) }
 
 // flushLink tells the upstream of the credit that has come together, when it
 // wants to know.

@@ -28,6 +28,8 @@ type Host struct {
 	Fleet    *fleet.Fleet
 	Pipeline *pipeline.Pipeline
 	Log      *slog.Logger
+	// Looks is when the listener has to look at its sessions.
+	Looks *Looks
 }
 
 // Session is one client connection.
@@ -48,7 +50,7 @@ type Session struct {
 	// served is closed when the client has its ABI and is to be read.
 	served chan struct{}
 
-	// due is when the ticker has to look next, in nanoseconds since started.
+	// due is when the ticker has to look next, in nanoseconds of Host.Looks.
 	due     atomic.Int64
 	started time.Time
 	// lastClient is when the client last sent anything, since started; what is
@@ -130,6 +132,7 @@ func (s *Session) Run(ctx context.Context) {
 	stop := context.AfterFunc(ctx, func() { s.Close(frame.CloseGoingAway, "server shutting down") })
 	defer stop()
 	s.setPhase(fleet.Dialing)
+	s.look()
 	s.log.Debug("a client is connected")
 	var upstream sync.WaitGroup
 	if s.stitched {

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"math"
 	"time"
 
 	"flotilla/gateway/fleet"
@@ -10,10 +11,10 @@ import (
 
 // Tick looks whether the client or the upstream has been silent for too long,
 // and whether anything that the session waits for has come. The listener calls
-// it every TickInterval, with changed when there is a new view. It never waits
+// it when it is Due, and with changed when there is a new view. It never waits
 // for a session that is busy.
 func (s *Session) Tick(now time.Time, changed bool) {
-	if !changed && int64(now.Sub(s.started)) < s.due.Load() {
+	if !changed && s.Looks.age(now) < time.Duration(s.due.Load()) {
 		return
 	}
 	if !s.mu.TryLock() {
@@ -21,10 +22,11 @@ func (s *Session) Tick(now time.Time, changed bool) {
 	}
 	defer s.mu.Unlock()
 	if s.closed {
+		s.due.Store(math.MaxInt64)
 		return
 	}
 	s.refresh()
-	next := now.Add(maxRest)
+	next := s.Looks.rest(now)
 	s.tickClient(now, &next)
 	s.tickStatuses(now, &next)
 	if s.stitched && !s.closed {
@@ -33,15 +35,17 @@ func (s *Session) Tick(now time.Time, changed bool) {
 	if s.link != nil && s.link.left == notLeft && !s.closed {
 		s.tickLink(s.link, now, &next)
 	}
-	s.due.Store(int64(next.Sub(s.started)))
+	s.due.Store(int64(s.Looks.age(next)))
 }
 
-// TickInterval is how often a listener looks at its sessions.
-const TickInterval = 100 * time.Millisecond
+// Due is when Tick has something to do.
+func (s *Session) Due() time.Time { return s.Looks.at(time.Duration(s.due.Load())) }
 
-// maxRest is how long a session is left alone at most: what becomes due by a
-// change that nobody announces is found so late.
-const maxRest = time.Second
+// look has the listener look at the session soon.
+func (s *Session) look() {
+	s.due.Store(0)
+	s.Looks.wake()
+}
 
 // holdPing is how often a client is pinged that waits for blocks which cannot be
 // had now.
@@ -105,6 +109,8 @@ func (s *Session) tickStatuses(now time.Time, next *time.Time) {
 	if len(s.statuses.waiting) == 0 {
 		return
 	}
+	// The head that they wait for may come with any view.
+	sooner(next, now.Add(LookInterval))
 	at := s.statuses.since.Add(s.Fleet.Config().ConnectTimeout())
 	if !now.Before(at) {
 		s.closeLocked(frame.CloseUnexpected, "fleet status unavailable")
