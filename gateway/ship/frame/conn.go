@@ -31,7 +31,16 @@ type Conn struct {
 		n    int
 		err  error
 	}
-	writing struct {
+	serving struct {
+		call   func(fd uintptr) bool
+		reader *Reader
+		take   func() bool
+		err    error
+	}
+	// tellsRest: a read tells whether more is there, see receive.
+	tellsRest bool
+	control   [controlSize]byte
+	writing   struct {
 		call func(fd uintptr) bool
 		b    []byte
 		n    int
@@ -52,6 +61,8 @@ func NewConn(c net.Conn) *Conn {
 	if raw, err := tcp.SyscallConn(); err == nil && directIO {
 		f.raw = raw
 		f.reading.call = f.tryRead
+		f.serving.call = f.tryServe
+		f.tellsRest = askRest(raw)
 		f.writing.call = f.tryWrite
 	}
 	return f
@@ -88,6 +99,20 @@ func (c *Conn) read(buf **[]byte, at, size int) (int, error) {
 		c.Touch()
 	}
 	return r.n, r.err
+}
+
+// serve is Reader.Serve where raw is not nil. All reads are made inside one call
+// of the runtime, which keeps in mind what becomes readable meanwhile: so there
+// is no need for a read that finds nothing before each wait.
+func (c *Conn) serve(r *Reader, take func() bool) error {
+	s := &c.serving
+	s.reader, s.take, s.err = r, take, nil
+	err := c.raw.Read(s.call)
+	s.reader, s.take = nil, nil
+	if err != nil {
+		return err
+	}
+	return s.err
 }
 
 // writeNow writes as much of b as the kernel takes at once. It returns 0 where

@@ -4,6 +4,7 @@ package frame
 
 import (
 	"errors"
+	"io"
 	"os"
 	"syscall"
 )
@@ -20,22 +21,52 @@ func (c *Conn) tryRead(fd uintptr) bool {
 	if fresh {
 		*r.buf = takeBuffer(r.size)
 	}
+	n, _, err := c.receive(int(fd), (**r.buf)[r.at:])
+	if errors.Is(err, syscall.EAGAIN) {
+		if fresh {
+			giveBuffer(*r.buf)
+			*r.buf = nil
+		}
+		return false
+	}
+	if err != nil {
+		r.err = os.NewSyscallError("read", err)
+	}
+	r.n = max(n, 0)
+	return true
+}
+
+// tryServe reads, and has what came taken, until nothing is there. False waits
+// on.
+func (c *Conn) tryServe(fd uintptr) bool {
+	s := &c.serving
+	r := s.reader
 	for {
-		n, err := syscall.Read(int(fd), (**r.buf)[r.at:])
+		r.prepare()
+		if r.buf == nil {
+			r.buf = takeBuffer(r.readSize)
+		}
+		n, more, err := c.receive(int(fd), (*r.buf)[r.w:])
 		switch {
-		case errors.Is(err, syscall.EINTR):
-			continue
 		case errors.Is(err, syscall.EAGAIN):
-			if fresh {
-				giveBuffer(*r.buf)
-				*r.buf = nil
-			}
+			r.rest()
 			return false
 		case err != nil:
-			r.err = os.NewSyscallError("read", err)
+			s.err = os.NewSyscallError("read", err)
+			return true
+		case n == 0:
+			s.err = io.EOF
+			return true
 		}
-		r.n = max(n, 0)
-		return true
+		c.Touch()
+		r.took(n)
+		if !s.take() {
+			return true
+		}
+		if !more {
+			r.rest()
+			return false
+		}
 	}
 }
 

@@ -19,18 +19,19 @@ func (s *Session) readClient() {
 	case <-s.ended.Done():
 	}
 	var scratch []byte
-	for {
+	more := func() bool {
 		s.mu.Lock()
-		more := s.takeClient(&scratch)
-		s.mu.Unlock()
-		if !more {
-			return
-		}
-		if err := s.reader.Fill(); err != nil {
-			return
-		}
-		s.lastClient.Store(int64(time.Since(s.started)))
+		defer s.mu.Unlock()
+		return s.takeClient(&scratch)
 	}
+	if !more() {
+		return
+	}
+	// However it ends, the client is gone.
+	_ = s.reader.Serve(func() bool {
+		s.lastClient.Store(int64(time.Since(s.started)))
+		return more()
+	})
 }
 
 // takeClient deals with all messages that have come. It reports whether to go

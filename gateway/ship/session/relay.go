@@ -36,42 +36,51 @@ func (b *batch) add(m *frame.Message) {
 // on the upstream's side; what the session gave it up for is in link.left.
 func (s *Session) relay(l *link) fleet.End {
 	var b batch
-	for {
-		b.spans = b.spans[:0]
-		s.mu.Lock()
-		err := s.judge(l, &b)
-		over := l.left == leftLeg
-		if len(b.spans) > 0 {
-			// The client's side is taken before the session is let go, so that
-			// a status answered in between cannot overtake these results.
-			s.out.Lock()
-			s.mu.Unlock()
-			s.write(l, b.spans)
-			s.out.Unlock()
-		} else {
-			s.mu.Unlock()
-		}
-		switch {
-		case errors.Is(err, frame.ErrMessageTooLarge):
-			s.tooLarge()
-			return fleet.EndUnclean
-		case err != nil:
-			return fleet.EndUnclean
-		case l.closing:
-			return fleet.EndClean
-		case over:
-			return fleet.EndClean
-		}
-		if s.out.Queued() > s.Fleet.Config().ClientBuffer {
-			s.mu.Lock()
-			l.leave(leftSlow)
-			s.mu.Unlock()
-			return fleet.EndClean
-		}
-		if err := l.Reader.Fill(); err != nil {
-			return fleet.EndUnclean
-		}
+	var end fleet.End
+	more := func() bool {
+		end = s.passOn(l, &b)
+		return end == ""
 	}
+	// Something may have come with the ABI already.
+	if more() && l.Reader.Serve(more) != nil {
+		return fleet.EndUnclean
+	}
+	return end
+}
+
+// passOn passes on what has come on the link. It returns "" while the link goes
+// on.
+func (s *Session) passOn(l *link, b *batch) fleet.End {
+	b.spans = b.spans[:0]
+	s.mu.Lock()
+	err := s.judge(l, b)
+	over := l.left == leftLeg
+	if len(b.spans) > 0 {
+		// The client's side is taken before the session is let go, so that
+		// a status answered in between cannot overtake these results.
+		s.out.Lock()
+		s.mu.Unlock()
+		s.write(l, b.spans)
+		s.out.Unlock()
+	} else {
+		s.mu.Unlock()
+	}
+	switch {
+	case errors.Is(err, frame.ErrMessageTooLarge):
+		s.tooLarge()
+		return fleet.EndUnclean
+	case err != nil:
+		return fleet.EndUnclean
+	case l.closing, over:
+		return fleet.EndClean
+	}
+	if s.out.Queued() > s.Fleet.Config().ClientBuffer {
+		s.mu.Lock()
+		l.leave(leftSlow)
+		s.mu.Unlock()
+		return fleet.EndClean
+	}
+	return ""
 }
 
 // write passes a batch on. The caller has locked the client's side.

@@ -1,0 +1,54 @@
+package frame
+
+import (
+	"encoding/binary"
+	"errors"
+	"syscall"
+)
+
+// tcpInq is TCP_INQ (tcp(7), Linux 4.18): with it a read brings a control message
+// of the same type, how many bytes are left, which is at least 1 when the other
+// side has ended the stream. The syscall package does not name it.
+const tcpInq = 36
+
+// controlSize is the room for that message: a header of a length of 8 bytes, a
+// level and a type of 4 each, and a number of 4, padded to 8.
+const controlSize = 24
+
+// askRest has reads of a socket tell what is left. It reports false where the
+// kernel cannot.
+func askRest(raw syscall.RawConn) bool {
+	var failure error
+	err := raw.Control(func(fd uintptr) {
+		failure = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpInq, 1)
+	})
+	return err == nil && failure == nil
+}
+
+// receive is read(2) for a non-blocking socket. more is false when nothing was
+// left behind what it read, not even the end of the stream: the next read would
+// find nothing until the socket becomes readable anew.
+func (c *Conn) receive(fd int, p []byte) (n int, more bool, err error) {
+	for {
+		if !c.tellsRest {
+			n, err = syscall.Read(fd, p)
+			more = true
+		} else {
+			var told int
+			n, told, _, _, err = syscall.Recvmsg(fd, p, c.control[:], 0)
+			more = err != nil || rest(c.control[:told]) != 0
+		}
+		if !errors.Is(err, syscall.EINTR) {
+			return n, more, err
+		}
+	}
+}
+
+// rest is how many bytes are left after a read by its control message: at least
+// 1 when there is none that says so.
+func rest(control []byte) uint32 {
+	if len(control) < 20 || binary.NativeEndian.Uint32(control[8:]) != syscall.IPPROTO_TCP || binary.NativeEndian.Uint32(control[12:]) != tcpInq {
+		return 1
+	}
+	return binary.NativeEndian.Uint32(control[16:])
+}
