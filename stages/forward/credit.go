@@ -21,8 +21,13 @@ func addCredit(x *pipeline.Exchange, n uint32) {
 // AckDue reports whether the upstream is to be told now of the credit in x.Ack.
 // While it has more than half of what the client ever gave, it can wait: a
 // client that acks every block then costs an upstream message every few blocks.
+// At the head of the chain, where blocks come one at a time, a quarter will do.
 func AckDue(x *pipeline.Exchange) bool {
-	return x.Ack > 0 && x.Credit-min(x.Ack, x.Credit) <= x.Link.Window/2
+	enough := x.Link.Window / 2
+	if x.Link.Exact && x.Link.Cursor > x.Link.Head {
+		enough = x.Link.Window / 4
+	}
+	return x.Ack > 0 && x.Credit-min(x.Ack, x.Credit) <= enough
 }
 
 // charge takes a result off the credit. A live node that sends without credit

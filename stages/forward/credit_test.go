@@ -61,26 +61,36 @@ func TestAckBeforeARequest(t *testing.T) {
 }
 
 // TestAckDue: the upstream is told of credit when it has half or less of the
-// most that the client ever gave, so it never runs out of what the client has.
+// most that the client ever gave, a quarter at the head of the chain, so it never
+// runs out of what the client has.
 func TestAckDue(t *testing.T) {
 	for _, c := range []struct {
 		name                string
 		window, credit, ack uint32
-		due                 bool
+		due, atHead         bool
 	}{
-		{"nothing to tell", 10, 3, 0, false},
-		{"more than half is left", 10, 9, 3, false},
-		{"half is left", 10, 9, 4, true},
-		{"none is left", 10, 4, 4, true},
-		{"a credit of one", 1, 1, 1, true},
-		{"given by acks only", 0, 5, 5, true},
-		{"refunds beyond the credit", 10, 0, 3, true},
-		{"endless credit", math.MaxUint32, math.MaxUint32, 1000, false},
+		{"nothing to tell", 10, 3, 0, false, false},
+		{"more than half is left", 10, 9, 3, false, false},
+		{"half is left", 10, 9, 4, true, false},
+		{"none is left", 10, 4, 4, true, true},
+		{"a credit of one", 1, 1, 1, true, true},
+		{"given by acks only", 0, 5, 5, true, true},
+		{"refunds beyond the credit", 10, 0, 3, true, true},
+		{"endless credit", math.MaxUint32, math.MaxUint32, 1000, false, false},
+		{"a quarter is left", 12, 12, 9, true, true},
+		{"more than a quarter is left", 12, 12, 8, true, false},
 	} {
-		x := stagetest.Exchange(stagetest.Node("a"))
-		x.Credit, x.Ack, x.Link.Window = c.credit, c.ack, c.window
-		if got := forward.AckDue(x); got != c.due {
-			t.Errorf("%s: due is %v", c.name, got)
+		for _, at := range []struct {
+			name string
+			head uint32
+			due  bool
+		}{{"behind the head", 1000, c.due}, {"at the head", 999, c.atHead}} {
+			x := stagetest.Exchange(stagetest.Node("a"))
+			x.Link.Exact, x.Link.Cursor, x.Link.Head = true, 1000, at.head
+			x.Credit, x.Ack, x.Link.Window = c.credit, c.ack, c.window
+			if got := forward.AckDue(x); got != at.due {
+				t.Errorf("%s, %s: due is %v", c.name, at.name, got)
+			}
 		}
 	}
 }
