@@ -41,6 +41,8 @@ type listener struct {
 	ids      atomic.Uint64
 	mu       sync.Mutex
 	sessions map[*session.Session]struct{}
+	// greeting are the connections whose handshake is not over.
+	greeting map[net.Conn]struct{}
 	closed   bool
 	// clients waits for every connection's goroutine, background for the rest.
 	clients, background sync.WaitGroup
@@ -48,7 +50,7 @@ type listener struct {
 
 // newListener makes a listener; nothing is dialed before start.
 func newListener(cfg *config.Listener, network Network, trust dial.Trust, log *slog.Logger) (*listener, error) {
-	l := &listener{name: cfg.Name, log: log.With("listener", cfg.Name), sessions: map[*session.Session]struct{}{}}
+	l := &listener{name: cfg.Name, log: log.With("listener", cfg.Name), sessions: map[*session.Session]struct{}{}, greeting: map[net.Conn]struct{}{}}
 	l.fleet = fleet.New(cfg, &dial.Dialer{Trust: trust, Connect: network.DialContext}, l.log)
 	l.host = &session.Host{Fleet: l.fleet, Pipeline: &pipeline.Pipeline{}, Log: l.log, Looks: session.NewLooks()}
 	return l, nil
@@ -67,8 +69,15 @@ func (l *listener) start(ctx context.Context) {
 func (l *listener) stop() {
 	l.mu.Lock()
 	l.closed = true
+	for conn := range l.greeting {
+		conn.Close()
+	}
+	open := slices.Collect(maps.Keys(l.sessions))
 	l.mu.Unlock()
 	l.cancel()
+	for _, s := range open {
+		s.ShutDown()
+	}
 	if l.api != nil {
 		l.api.end()
 	}
@@ -95,36 +104,37 @@ func (l *listener) take(conn net.Conn) {
 		return
 	}
 	stats.Accepted.Add(1)
+	l.greeting[conn] = struct{}{}
 	l.clients.Go(func() {
 		defer stats.Clients.Add(-1)
-		l.serve(conn)
+		defer conn.Close()
+		if s := l.greet(conn); s != nil {
+			s.Run()
+			l.mu.Lock()
+			delete(l.sessions, s)
+			l.mu.Unlock()
+		}
 	})
 }
 
-// serve does the handshakes of one connection and runs its session.
-func (l *listener) serve(raw net.Conn) {
-	defer raw.Close()
-	// A client that never finishes its handshake must not hold up a shutdown.
-	stop := context.AfterFunc(l.ctx, func() { raw.Close() })
+// greet does the handshakes of one connection. It returns its session, or nil
+// when they fail, or when the listener has stopped, which closes raw.
+func (l *listener) greet(raw net.Conn) *session.Session {
 	head, conn, err := l.handshake(raw)
 	if err != nil {
-		stop()
 		l.log.Debug("a client's handshake failed", "client", raw.RemoteAddr().String(), "error", err)
-		return
 	}
-	if !stop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.greeting, raw)
+	if err != nil || l.closed {
 		head.Release()
-		return
+		return nil
 	}
 	s := session.New(l.host, l.ids.Add(1), conn, head.Rest, l.parts.Load().wanted(head.Value))
 	head.Release()
-	l.mu.Lock()
 	l.sessions[s] = struct{}{}
-	l.mu.Unlock()
-	s.Run(l.ctx)
-	l.mu.Lock()
-	delete(l.sessions, s)
-	l.mu.Unlock()
+	return s
 }
 
 func (l *listener) handshake(conn net.Conn) (*handshake.Head, net.Conn, error) {

@@ -105,6 +105,9 @@ func (r *Round) Address(client net.Addr) {
 
 // Host is an address without its port; all of it where it has none.
 func Host(a net.Addr) string {
+	if tcp, ok := a.(*net.TCPAddr); ok && tcp.IP != nil {
+		return tcp.AddrPort().Addr().Unmap().String()
+	}
 	if host, _, err := net.SplitHostPort(a.String()); err == nil {
 		return host
 	}

@@ -37,11 +37,11 @@ type Conn struct {
 		take   func() bool
 		err    error
 	}
-	// tellsRest: a read tells whether more is there, see receive.
+	// tellsRest: a read tells whether more is there, see ReadOnce.
 	tellsRest bool
 	control   [controlSize]byte
 	writing   struct {
-		call func(fd uintptr) bool
+		call func(fd uintptr)
 		b    []byte
 		n    int
 		err  error
@@ -62,11 +62,22 @@ func NewConn(c net.Conn) *Conn {
 		f.raw = raw
 		f.reading.call = f.tryRead
 		f.serving.call = f.tryServe
-		f.tellsRest = askRest(raw)
 		f.writing.call = f.tryWrite
 	}
 	return f
 }
+
+// ReadOnce has Reader.Serve read only once for each time that the connection
+// becomes readable, where the kernel tells what is left; else another read finds
+// out each time. A reset that comes together with the last bytes is then not
+// noticed before something is written, or Broken is asked: it is for a side whose
+// end is not urgent.
+func (c *Conn) ReadOnce() { c.tellsRest = c.raw != nil && askRest(c.raw) }
+
+// Broken reports whether the connection was reset, unless a read or a write has
+// told so already. It takes the error: what is not ended after it may wait for
+// ever.
+func (c *Conn) Broken() bool { return c.raw != nil && broken(c.raw) }
 
 // Touch makes now the time of the last read.
 func (c *Conn) Touch() { c.lastRead.Store(int64(c.age())) }
@@ -102,8 +113,8 @@ func (c *Conn) read(buf **[]byte, at, size int) (int, error) {
 }
 
 // serve is Reader.Serve where raw is not nil. All reads are made inside one call
-// of the runtime, which keeps in mind what becomes readable meanwhile: so there
-// is no need for a read that finds nothing before each wait.
+// of the runtime, which keeps in mind what becomes readable meanwhile: so no read
+// has to find nothing before each wait, see ReadOnce.
 func (c *Conn) serve(r *Reader, take func() bool) error {
 	s := &c.serving
 	s.reader, s.take, s.err = r, take, nil
@@ -123,7 +134,8 @@ func (c *Conn) writeNow(b []byte) (int, error) {
 	}
 	w := &c.writing
 	w.b, w.n, w.err = b, 0, nil
-	err := c.raw.Write(w.call)
+	// Control and not Write, as nothing is waited for. The Writer orders writes.
+	err := c.raw.Control(w.call)
 	w.b = nil
 	if err != nil {
 		return 0, err

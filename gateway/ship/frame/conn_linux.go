@@ -25,6 +25,16 @@ func askRest(raw syscall.RawConn) bool {
 	return err == nil && failure == nil
 }
 
+// broken reports whether an error waits to be told (SO_ERROR), and takes it.
+func broken(raw syscall.RawConn) bool {
+	var code int
+	var failure error
+	err := raw.Control(func(fd uintptr) {
+		code, failure = syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_ERROR)
+	})
+	return err != nil || failure != nil || code != 0
+}
+
 // receive is read(2) for a non-blocking socket. more is false when nothing was
 // left behind what it read, not even the end of the stream: the next read would
 // find nothing until the socket becomes readable anew.

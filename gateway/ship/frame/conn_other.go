@@ -12,6 +12,8 @@ const controlSize = 0
 
 func askRest(syscall.RawConn) bool { return false }
 
+func broken(syscall.RawConn) bool { return false }
+
 func (c *Conn) tryRead(uintptr) bool  { return true }
 func (c *Conn) tryServe(uintptr) bool { return true }
-func (c *Conn) tryWrite(uintptr) bool { return true }
+func (c *Conn) tryWrite(uintptr)      {}

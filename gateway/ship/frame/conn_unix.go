@@ -71,7 +71,7 @@ func (c *Conn) tryServe(fd uintptr) bool {
 }
 
 // tryWrite makes one attempt and never waits.
-func (c *Conn) tryWrite(fd uintptr) bool {
+func (c *Conn) tryWrite(fd uintptr) {
 	w := &c.writing
 	for w.n < len(w.b) {
 		n, err := syscall.Write(int(fd), w.b[w.n:])
@@ -79,12 +79,11 @@ func (c *Conn) tryWrite(fd uintptr) bool {
 		case errors.Is(err, syscall.EINTR):
 			continue
 		case errors.Is(err, syscall.EAGAIN):
-			return true
+			return
 		case err != nil:
 			w.err = os.NewSyscallError("write", err)
-			return true
+			return
 		}
 		w.n += n
 	}
-	return true
 }

@@ -251,9 +251,8 @@ func (r *Reader) Fill() error {
 }
 
 // Serve calls take each time that more bytes have come, as after a Fill, until
-// it returns false; then the error is nil. It costs less than as many Fills:
-// there is no read that finds nothing before each wait. The connection must not
-// be read otherwise meanwhile.
+// it returns false; then the error is nil. It costs less than as many Fills. The
+// connection must not be read otherwise meanwhile.
 func (r *Reader) Serve(take func() bool) error {
 	if r.conn.raw != nil {
 		return r.conn.serve(r, take)

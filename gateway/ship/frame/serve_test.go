@@ -20,10 +20,12 @@ func served(t *testing.T, f func(t *testing.T, r *Reader, theirs net.Conn)) {
 		t.Run(map[bool]string{true: "told what is left", false: "not told"}[tells], func(t *testing.T) {
 			ours, theirs := tcpPair(t)
 			c := NewConn(ours)
-			if tells && runtime.GOOS == "linux" && !c.tellsRest {
+			if tells {
+				c.ReadOnce()
+			}
+			if c.tellsRest != (tells && runtime.GOOS == "linux") {
 				t.Fatal("the kernel is not asked what is left")
 			}
-			c.tellsRest = c.tellsRest && tells
 			r := NewReader(c, 1<<20, false, nil)
 			defer r.Release()
 			defer ours.Close()
@@ -175,4 +177,52 @@ func TestServeHoldsNoBuffer(t *testing.T) {
 			t.Errorf("%d bytes, %v", got, err)
 		}
 	})
+}
+
+// TestBroken: a reset that came together with the last bytes shows in Broken and
+// in a write, if not in Serve.
+func TestBroken(t *testing.T) {
+	for _, find := range []string{"Broken", "a write"} {
+		served(t, func(t *testing.T, r *Reader, theirs net.Conn) {
+			if find == "Broken" && r.conn.Broken() {
+				t.Fatal("the connection is broken from the start")
+			}
+			if _, err := theirs.Write(Append(nil, Binary, make([]byte, 1000))); err != nil {
+				t.Fatal(err)
+			}
+			if err := theirs.(*net.TCPConn).SetLinger(0); err != nil { // Close resets
+				t.Fatal(err)
+			}
+			theirs.Close()
+			time.Sleep(10 * time.Millisecond) // both are there; a run in which they are not proves less
+			w := NewWriter(r.conn)
+			failed := 0
+			w.OnError = func() { failed++; _ = r.conn.SetReadDeadline(time.Unix(1, 0)) }
+			got := 0
+			ended := make(chan error)
+			taken := make(chan struct{})
+			go func() {
+				ended <- r.Serve(func() bool { collect(t, r, &got); close(taken); return true })
+			}()
+			<-taken
+			var told error
+			if r.conn.tellsRest {
+				if find == "Broken" {
+					if !r.conn.Broken() {
+						t.Error("the connection is not broken")
+					}
+					_ = r.conn.SetReadDeadline(time.Unix(1, 0))
+				} else if told = w.WriteFrame(Ping, nil); told == nil || failed != 1 {
+					t.Errorf("a write says %v, and OnError was called %d times", told, failed)
+				}
+				told = w.WriteFrame(Ping, nil)
+			}
+			if err := <-ended; err == nil || got != 1000 {
+				t.Errorf("%d bytes, then %v", got, err)
+			}
+			if failed > 1 {
+				t.Errorf("OnError was called %d times, the last error is %v", failed, told)
+			}
+		})
+	}
 }

@@ -23,6 +23,9 @@ type Writer struct {
 	// OnDrain is called, from the queue's goroutine, each time that the queue
 	// has shrunk. It must not block. Nil is allowed.
 	OnDrain func()
+	// OnError is called once, when the connection takes nothing more. It must not
+	// block, nor use the Writer. Nil is allowed.
+	OnError func()
 
 	mu sync.Mutex
 	// scratch is where small frames are put together.
@@ -105,7 +108,7 @@ func (w *Writer) WriteLocked(p []byte) error {
 			n += more
 		}
 		if err != nil {
-			w.err = err
+			w.fail(err)
 			return err
 		}
 		if n > 0 {
@@ -178,7 +181,7 @@ func (w *Writer) drain() {
 			}
 			if err != nil {
 				w.mu.Lock()
-				w.err = err
+				w.fail(err)
 				w.queue, p = nil, nil
 				w.queued.Store(0)
 				w.mu.Unlock()
@@ -187,6 +190,13 @@ func (w *Writer) drain() {
 				w.OnDrain()
 			}
 		}
+	}
+}
+
+// fail makes err the answer to every later call.
+func (w *Writer) fail(err error) {
+	if w.err = err; w.OnError != nil {
+		w.OnError()
 	}
 }
 

@@ -24,14 +24,10 @@ func (s *Session) readClient() {
 		defer s.mu.Unlock()
 		return s.takeClient(&scratch)
 	}
-	if !more() {
-		return
+	if more() {
+		// However it ends, the client is gone.
+		_ = s.reader.Serve(more)
 	}
-	// However it ends, the client is gone.
-	_ = s.reader.Serve(func() bool {
-		s.lastClient.Store(int64(time.Since(s.started)))
-		return more()
-	})
 }
 
 // takeClient deals with all messages that have come. It reports whether to go
@@ -147,7 +143,7 @@ func (s *Session) relink() {
 		s.Fleet.Stats.Reroutes.Add(1)
 		s.tally.reroutes++
 		s.purpose, s.seam = fleet.Reroute, false
-		s.log.Info("a request goes to another upstream, which has its blocks", "start", s.x.Want.Start,
+		s.log().Info("a request goes to another upstream, which has its blocks", "start", s.x.Want.Start,
 			"from", s.x.View.Upstreams[s.x.Current].Server.Name, "to", s.x.View.Upstreams[s.x.Pick].Server.Name)
 		if s.link != nil {
 			s.link.leave(leftMove)
@@ -194,7 +190,7 @@ func (s *Session) sendRequest(seam bool) {
 		s.link.fail(sendFailure(s.link))
 		return
 	}
-	s.log.Debug("asked an upstream", "server", s.x.View.Upstreams[s.link.upstream].Server.Name,
+	s.log().Debug("asked an upstream", "server", s.x.View.Upstreams[s.link.upstream].Server.Name,
 		"start", q.Start, "end", q.End, "credit", q.MaxInFlight, "positions", len(q.Have))
 }
 

@@ -38,7 +38,7 @@ func (s *Session) enterHold(h *hold, p pipeline.Plan) bool {
 	if !s.leg.held || s.leg.block != s.x.Cursor {
 		s.leg.held, s.leg.block = true, s.x.Cursor
 		s.Fleet.Stats.Holds.Inc(p.Why)
-		s.log.Warn("nobody can serve a block now; the client is held", "block", s.x.Cursor, "why", p.Why, "bounded", p.Bounded)
+		s.log().Warn("nobody can serve a block now; the client is held", "block", s.x.Cursor, "why", p.Why, "bounded", p.Bounded)
 	}
 	s.move(fleet.Holding)
 	if !p.Bounded || time.Since(h.since) < s.Fleet.Config().Stitching.GapWait {
@@ -51,7 +51,7 @@ func (s *Session) enterHold(h *hold, p pipeline.Plan) bool {
 	}
 	s.Fleet.Stats.HoldCloses.Inc(p.Why)
 	if !s.closed {
-		s.log.Error("nobody could serve a block for too long; the client is closed", "block", s.x.Cursor, "why", p.Why)
+		s.log().Error("nobody could serve a block for too long; the client is closed", "block", s.x.Cursor, "why", p.Why)
 	}
 	reason := blockText(s.x.Cursor) + " unavailable on all upstreams"
 	if p.Why == fleet.HoldAtCapacity || p.Why == fleet.HoldBusy {

@@ -135,7 +135,7 @@ func (s *Session) open(ctx context.Context, i int) (*link, error) {
 	}
 	u.Live.DialFailures.Inc(failed.Reason)
 	u.Live.Errors.Add(time.Now())
-	s.log.Warn("an upstream cannot be dialed", "server", u.Server.Name, "error", err)
+	s.log().Warn("an upstream cannot be dialed", "server", u.Server.Name, "error", err)
 	s.exclude(i, pipeline.Exclusion{Until: time.Now().Add(forward.AvoidFailedDial), Busy: failed.Reason == dial.Busy})
 	return nil, err
 }

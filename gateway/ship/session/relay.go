@@ -200,7 +200,7 @@ func (s *Session) takeResult(l *link, m *frame.Message, b *batch) {
 			s.breached(l, r.Violation)
 			return
 		}
-		s.log.Warn("an upstream sent a result that must not be passed on", "server", s.x.View.Upstreams[l.upstream].Server.Name,
+		s.log().Warn("an upstream sent a result that must not be passed on", "server", s.x.View.Upstreams[l.upstream].Server.Name,
 			"why", step.End(), "block", s.x.Cursor, "got", r.Num)
 		l.fail(step.End())
 	case pipeline.CloseClient:
@@ -234,7 +234,7 @@ func (s *Session) takeOther(l *link, m *frame.Message, b *batch, status bool) {
 func (s *Session) breached(l *link, v fleet.Violation) {
 	u := &s.x.View.Upstreams[l.upstream]
 	u.Live.Violations.Inc(v)
-	s.log.Warn("an archive broke its contract; what it sent is not passed on", "server", u.Server.Name, "kind", v, "block", s.x.Cursor)
+	s.log().Warn("an archive broke its contract; what it sent is not passed on", "server", u.Server.Name, "kind", v, "block", s.x.Cursor)
 	l.fail(fleet.EndViolation)
 }
 
@@ -273,10 +273,10 @@ func (s *Session) pass(l *link, m *frame.Message, b *batch, head []byte) {
 	}
 	if r.Jump {
 		live.Jumps.Add(1)
-		s.log.Warn("a stream skips blocks that no upstream has", "server", s.x.View.Upstreams[l.upstream].Server.Name, "block", r.Num)
+		s.log().Warn("a stream skips blocks that no upstream has", "server", s.x.View.Upstreams[l.upstream].Server.Name, "block", r.Num)
 	}
 	if r.Broken {
-		s.log.Error("a block does not follow the last one and is passed on, as no other upstream has a better one",
+		s.log().Error("a block does not follow the last one and is passed on, as no other upstream has a better one",
 			"server", s.x.View.Upstreams[l.upstream].Server.Name, "block", r.Num, "prev", r.Prev.ID)
 		forward.Lift(&s.x)
 	}

@@ -35,7 +35,8 @@ type Host struct {
 // Session is one client connection.
 type Session struct {
 	*Host
-	log *slog.Logger
+	logging sync.Once
+	logger  *slog.Logger
 
 	client *frame.Conn
 	reader *frame.Reader
@@ -53,11 +54,9 @@ type Session struct {
 	// due is when the ticker has to look next, in nanoseconds of Host.Looks.
 	due     atomic.Int64
 	started time.Time
-	// lastClient is when the client last sent anything, since started; what is
-	// sent to it shows in the writer's progress.
-	lastClient atomic.Int64
-	// asked is when the client was last pinged while it is held.
-	asked time.Time
+	// asked is when the client was last pinged while it is held, checked when it
+	// was last looked whether it is still there.
+	asked, checked time.Time
 
 	mu sync.Mutex
 	x  pipeline.Exchange
@@ -107,7 +106,6 @@ func New(h *Host, id uint64, conn net.Conn, early []byte, headers map[string]str
 	c := frame.NewConn(conn)
 	s := &Session{
 		Host: h, client: c,
-		log:    h.Log.With("session", id, "client", conn.RemoteAddr().String()),
 		reader: frame.NewReader(c, h.Fleet.Config().MaxClientMessage, true, early),
 		out:    frame.NewWriter(c),
 		wake:   make(chan struct{}, 1), served: make(chan struct{}),
@@ -121,19 +119,27 @@ func New(h *Host, id uint64, conn net.Conn, early []byte, headers map[string]str
 	s.x.Retained, s.x.Standby = pipeline.None, pipeline.None
 	s.x.Link.Upstream = pipeline.None
 	s.out.OnDrain = s.nudge
+	// A client that is reset may show in a write only.
+	c.ReadOnce()
+	s.out.OnError = func() { _ = c.SetReadDeadline(time.Unix(1, 0)) }
+	s.ended, s.end = context.WithCancel(context.Background())
 	return s
 }
 
-// Run serves the client until it leaves, the session has to close it, or ctx
-// ends, which closes it with 1001. It returns when all of the session is over.
-func (s *Session) Run(ctx context.Context) {
-	s.ended, s.end = context.WithCancel(context.Background())
+// log names the session in each line. It is made for the first one, as most
+// sessions have nothing to tell before they end.
+func (s *Session) log() *slog.Logger {
+	s.logging.Do(func() { s.logger = s.Log.With("session", s.x.Session, "client", s.client.RemoteAddr().String()) })
+	return s.logger
+}
+
+// Run serves the client until it leaves or the session has to close it. It
+// returns when all of the session is over.
+func (s *Session) Run() {
 	defer s.end()
-	stop := context.AfterFunc(ctx, func() { s.Close(frame.CloseGoingAway, "server shutting down") })
-	defer stop()
 	s.setPhase(fleet.Dialing)
 	s.look()
-	s.log.Debug("a client is connected")
+	s.log().Debug("a client is connected")
 	var upstream sync.WaitGroup
 	if s.stitched {
 		upstream.Go(s.stitch)
@@ -150,10 +156,13 @@ func (s *Session) Run(ctx context.Context) {
 	s.reader.Release()
 	s.move("")
 	s.Fleet.Stats.Closed(s.code)
-	s.log.Info("a session ended", "reason", s.why, "code", s.code, "results", s.tally.results, "failovers", s.tally.failovers, "handoffs", s.tally.handoffs,
+	s.log().Info("a session ended", "reason", s.why, "code", s.code, "results", s.tally.results, "failovers", s.tally.failovers, "handoffs", s.tally.handoffs,
 		"duplicates", s.tally.duplicates, "keepalives", s.tally.keepAlives, "reroutes", s.tally.reroutes, "patched", s.tally.patched,
 		"duration", time.Since(s.started).Round(time.Millisecond))
 }
+
+// ShutDown closes the client with 1001.
+func (s *Session) ShutDown() { s.Close(frame.CloseGoingAway, "server shutting down") }
 
 // Kill ends the session at once, without a Close frame.
 func (s *Session) Kill() {

@@ -79,7 +79,7 @@ func (s *Session) welcome() bool {
 		select {
 		case <-changed:
 		case <-timer.C:
-			s.log.Error("no ABI is known, or no upstream is online; the client is closed")
+			s.log().Error("no ABI is known, or no upstream is online; the client is closed")
 			s.Close(frame.CloseUnexpected, "No upstream server available")
 			return false
 		case <-s.ended.Done():
@@ -237,7 +237,7 @@ func (s *Session) suitsClient(l *link) bool {
 		return true
 	}
 	s.x.Exclude(l.upstream, pipeline.Exclusion{Until: s.x.Now.Add(avoidOtherABI)})
-	s.log.Warn("an upstream has another ABI than the client and is avoided", "server", s.x.View.Upstreams[l.upstream].Server.Name,
+	s.log().Warn("an upstream has another ABI than the client and is avoided", "server", s.x.View.Upstreams[l.upstream].Server.Name,
 		"fingerprint", l.ABI.Fingerprint, "client_has", s.abi)
 	return false
 }
@@ -260,7 +260,7 @@ func (s *Session) enter(l *link) {
 		s.Fleet.Stats.Handoffs.Add(1)
 		s.tally.handoffs++
 		s.leg.timed = true
-		s.log.Debug("a stream is handed over", "block", s.x.Cursor, "from", s.x.View.Upstreams[s.leg.from].Server.Name,
+		s.log().Debug("a stream is handed over", "block", s.x.Cursor, "from", s.x.View.Upstreams[s.leg.from].Server.Name,
 			"to", s.x.View.Upstreams[l.upstream].Server.Name)
 	}
 	s.leg.ended, s.leg.held = false, false
@@ -364,7 +364,7 @@ func (s *Session) gap() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed {
-		s.log.Error("no upstream has a block, while others have blocks below and above it; the client is closed", "block", s.x.Cursor)
+		s.log().Error("no upstream has a block, while others have blocks below and above it; the client is closed", "block", s.x.Cursor)
 	}
 	s.closeLocked(frame.CloseUnexpected, blockText(s.x.Cursor)+" unavailable on all upstreams")
 }

@@ -51,6 +51,10 @@ func (s *Session) look() {
 // had now.
 const holdPing = 10 * time.Second
 
+// checkQuiet is how often it is looked whether a client is still there that
+// neither sends nor is sent anything.
+const checkQuiet = 2 * time.Second
+
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
@@ -85,8 +89,15 @@ func (s *Session) tickClient(now time.Time, next *time.Time) {
 		}
 		sooner(next, at)
 	}
+	if quiet := later(later(s.client.LastRead(), s.out.Progress()), s.checked); now.Sub(quiet) >= checkQuiet {
+		if s.checked = now; s.client.Broken() {
+			s.endLocked(0, "the client is gone")
+			_ = s.client.SetReadDeadline(time.Unix(1, 0))
+			return
+		}
+	}
 	if limit := s.Fleet.Config().IdleTimeout; limit > 0 && s.abi != "" {
-		last := s.started.Add(time.Duration(s.lastClient.Load()))
+		last := s.client.LastRead()
 		if sent := s.out.Progress(); sent.After(last) {
 			last = sent
 		}
@@ -123,7 +134,7 @@ func (s *Session) tickStatuses(now time.Time, next *time.Time) {
 func (s *Session) tickLink(l *link, now time.Time, next *time.Time) {
 	u := &s.x.View.Upstreams[l.upstream]
 	if u.Removed && s.x.Movable() {
-		s.log.Info("the upstream is no longer in the configuration; the session moves", "server", u.Server.Name)
+		s.log().Info("the upstream is no longer in the configuration; the session moves", "server", u.Server.Name)
 		l.fail(fleet.EndOperator)
 		return
 	}
@@ -151,12 +162,12 @@ func (s *Session) tickLink(l *link, now time.Time, next *time.Time) {
 	v := forward.Silence(s.Fleet.Config(), now, &clock, owed, s.x.Elsewhere)
 	if v.Keep && !l.kept {
 		l.kept = true
-		s.log.Warn("an upstream owes a block that no other one could serve; it is kept for now", "server", u.Server.Name, "block", s.x.Cursor)
+		s.log().Warn("an upstream owes a block that no other one could serve; it is kept for now", "server", u.Server.Name, "block", s.x.Cursor)
 	}
 	switch {
 	case v.End != "":
 		if v.End == fleet.EndSilent {
-			s.log.Warn("nothing at all comes from an upstream", "server", u.Server.Name)
+			s.log().Warn("nothing at all comes from an upstream", "server", u.Server.Name)
 		}
 		l.fail(v.End)
 	case v.Ping:

@@ -39,6 +39,11 @@ func (s *Session) serve() {
 // settle lets a client that comes right at the start wait until the nodes have
 // been asked for the first time, instead of being told that there are none.
 func (s *Session) settle() {
+	select {
+	case <-s.Fleet.Settled():
+		return
+	default:
+	}
 	timer := time.NewTimer(s.Fleet.Config().ConnectTimeout())
 	defer timer.Stop()
 	select {
@@ -132,7 +137,7 @@ func (s *Session) beginHold() time.Time {
 	limit := s.Fleet.Config().HoldWait
 	if limit > 0 {
 		s.Fleet.Stats.Holds.Inc(fleet.HoldOffline)
-		s.log.Warn("no upstream can be had; the client is held", "for", limit)
+		s.log().Warn("no upstream can be had; the client is held", "for", limit)
 	}
 	return time.Now().Add(limit)
 }
@@ -162,7 +167,7 @@ func (s *Session) giveUp() {
 		reason = "No upstream server available"
 	}
 	if !s.closed {
-		s.log.Error("no upstream can be had; the client is closed")
+		s.log().Error("no upstream can be had; the client is closed")
 	}
 	s.closeLocked(frame.CloseUnexpected, reason)
 }
@@ -242,7 +247,7 @@ func (s *Session) pick() int {
 func (s *Session) warnUncovered() {
 	for _, c := range s.x.Candidates {
 		if c.Index == s.x.Pick && c.Rank >= 2 {
-			s.log.Warn("no upstream covers the block; the best of the others is asked", "block", s.x.Block(),
+			s.log().Warn("no upstream covers the block; the best of the others is asked", "block", s.x.Block(),
 				"server", s.x.View.Upstreams[c.Index].Server.Name)
 		}
 	}
@@ -275,9 +280,9 @@ func (s *Session) linkUp(l *link) bool {
 	case s.abi == "":
 		s.greet(l.ABI)
 	case s.abi != l.ABI.Fingerprint:
-		s.log.Warn("an upstream has another ABI than the one that the client got", "server", server.Name, "fingerprint", l.ABI.Fingerprint, "client_has", s.abi)
+		s.log().Warn("an upstream has another ABI than the one that the client got", "server", server.Name, "fingerprint", l.ABI.Fingerprint, "client_has", s.abi)
 	default:
-		s.log.Info("a session has an upstream again", "server", server.Name, "block", s.x.Cursor)
+		s.log().Info("a session has an upstream again", "server", server.Name, "block", s.x.Cursor)
 	}
 	if s.x.Asked && !s.x.Empty() {
 		s.sendRequest(s.seam)
@@ -308,7 +313,8 @@ func (s *Session) greet(abi *ship.ABI) {
 	s.abi = abi.Fingerprint
 	// A failure shows as the end of the client's stream.
 	_ = s.out.WriteFrame(frame.Text, abi.Text)
-	s.lastClient.Store(int64(time.Since(s.started)))
+	// From now on it may be idle.
+	s.client.Touch()
 	close(s.served)
 }
 
@@ -361,7 +367,7 @@ func (s *Session) conclude(l *link, end fleet.End) (forward.Consequence, bool) {
 		return forward.Consequence{}, true
 	case leftSlow:
 		s.Fleet.Stats.SlowClients.Add(1)
-		s.log.Info("the client does not take its blocks; its link is given up until it has caught up", "server", server.Name, "queued", s.out.Queued())
+		s.log().Info("the client does not take its blocks; its link is given up until it has caught up", "server", server.Name, "queued", s.out.Queued())
 		s.purpose, s.seam = fleet.Initial, true
 		s.move(fleet.Waiting)
 		return forward.Consequence{}, true
@@ -382,9 +388,9 @@ func (s *Session) conclude(l *link, end fleet.End) (forward.Consequence, bool) {
 		s.x.View.Upstreams[l.upstream].Live.Stalls.Add(1)
 	}
 	s.purpose, s.seam = fleet.Failover, true
-	s.log.Warn("the stream of an upstream ended; another link is tried", "server", server.Name, "reason", end, "block", s.x.Cursor, "pause", c.Pause)
+	s.log().Warn("the stream of an upstream ended; another link is tried", "server", server.Name, "reason", end, "block", s.x.Cursor, "pause", c.Pause)
 	if c.Exhausted {
-		s.log.Error("a block cannot be had from any upstream", "server", server.Name, "block", s.x.Cursor, "attempts", len(s.x.Failed))
+		s.log().Error("a block cannot be had from any upstream", "server", server.Name, "block", s.x.Cursor, "attempts", len(s.x.Failed))
 		s.closeLocked(frame.CloseUnexpected, blockText(s.x.Cursor)+" unavailable on all upstreams")
 		return c, false
 	}
