@@ -41,7 +41,7 @@ func (c *conn) splice(r *response, last func()) (done bool, err error) {
 		}
 		n, err := d.fill(r.fixed.N)
 		switch {
-		case !moved && errors.Is(err, syscall.EINVAL): // not on these sockets
+		case !moved && cannot(err):
 			return false, nil
 		case err != nil:
 			return true, upstreamError{err}
@@ -57,6 +57,12 @@ func (c *conn) splice(r *response, last func()) (done bool, err error) {
 		}
 	}
 	return true, nil
+}
+
+// cannot reports whether an error means that the sockets, the kernel or what
+// confines the process does not have splice.
+func cannot(err error) bool {
+	return errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) || errors.Is(err, os.ErrPermission)
 }
 
 // duct is a pipe from one socket to another.

@@ -7,6 +7,8 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"os"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -118,6 +120,20 @@ func TestSpliceOnlyWhatCanBe(t *testing.T) {
 		if done, err := s.c.splice(s.r, func() { t.Errorf("%s: it was at its end", what) }); done || err != nil || s.r.fixed.N != before {
 			t.Errorf("%s: %v, %v", what, done, err)
 		}
+	}
+}
+
+func TestSpliceIsNotThere(t *testing.T) {
+	for code, want := range map[syscall.Errno]bool{
+		syscall.EINVAL: true, syscall.ENOSYS: true, syscall.EPERM: true, syscall.EOPNOTSUPP: true,
+		syscall.ECONNRESET: false, syscall.EPIPE: false, syscall.ENOMEM: false, syscall.EIO: false,
+	} {
+		if got := cannot(os.NewSyscallError("splice", code)); got != want {
+			t.Errorf("%v means that it cannot be done: %v", code, got)
+		}
+	}
+	if cannot(os.ErrDeadlineExceeded) || cannot(net.ErrClosed) {
+		t.Error("the end of a wait or of a connection means that it cannot be done")
 	}
 }
 
