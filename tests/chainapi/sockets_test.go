@@ -153,7 +153,7 @@ func nodeWith(rest http.HandlerFunc) http.Handler {
 // Large answers are passed on while they arrive: however large they are, they
 // take no more memory.
 func TestLargeAnswersTakeNoMemory(t *testing.T) {
-	const size, clients, bound = 100 << 20, 4, 16 << 20
+	const size, clients, bound = 100 << 20, 2, 16 << 20
 	piece := make([]byte, 256<<10)
 	node := nodeWith(func(w http.ResponseWriter, r *http.Request) {
 		if r.RequestURI == getBlock {
