@@ -88,22 +88,17 @@ func (c *client) do(q *call) (*response, *failure) {
 			if w, err = c.open(q.gone, left); err != nil {
 				var timeout interface{ Timeout() bool }
 				slow := errors.As(err, &timeout) && timeout.Timeout()
-				return nil, &failure{err: err, timeout: slow, ours: slow && ours, left: q.gone != nil && q.gone.Err() != nil}
+				return nil, &failure{err: err, timeout: slow, ours: slow && ours, left: over(q.gone)}
 			}
 		}
-		stop := func() bool { return true }
-		if q.gone != nil {
-			stop = context.AfterFunc(q.gone, func() { w.Conn.Close() })
-		}
+		stop := w.endsWith(q.gone)
 		r, fail := c.exchange(w, q)
 		stop()
 		if fail == nil {
 			return r, nil
 		}
 		w.Close()
-		if q.gone != nil && q.gone.Err() != nil {
-			fail.left = true
-		}
+		fail.left = over(q.gone)
 		if !reused || q.single || fail.timeout || fail.left {
 			return nil, fail
 		}
@@ -111,6 +106,9 @@ func (c *client) do(q *call) (*response, *failure) {
 		c.forget()
 	}
 }
+
+// over reports whether nobody waits any more. A nil gone waits for ever.
+func over(gone context.Context) bool { return gone != nil && gone.Err() != nil }
 
 // patience is how long a step may take; ours tells that it is cut short by the
 // end of the whole request.
@@ -177,7 +175,7 @@ func (c *client) exchange(w *wire, q *call) (*response, *failure) {
 		slow := isTimeout(err) || !time.Now().Before(due)
 		return nil, &failure{sent: true, timeout: slow, ours: slow && ours, err: err}
 	}
-	if q.gone != nil && q.gone.Err() != nil {
+	if over(q.gone) {
 		return failed(q.gone.Err())
 	}
 	if err := c.send(w, q); err != nil {

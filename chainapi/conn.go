@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http/httputil"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,16 +59,26 @@ type steady struct {
 }
 
 func (s *steady) Write(b []byte) (int, error) {
+	return s.push(len(b), func(done int) (int, error) { return s.Conn.Write(b[done:]) })
+}
+
+// push has write called until size bytes are written, of which it is told how
+// many are done.
+func (s *steady) push(size int, write func(done int) (int, error)) (written int, err error) {
 	// A deadline does not tell when the last progress was, so the time is cut
 	// into steps.
 	step := s.limit() / stallSteps
-	for written, quiet := 0, 0; ; {
+	for quiet := 0; written < size; {
 		if err := s.SetWriteDeadline(time.Now().Add(step)); err != nil {
 			return written, err
 		}
-		n, err := s.Conn.Write(b[written:])
+		n, err := write(written)
 		written += n
-		if !isTimeout(err) {
+		switch {
+		case err == nil:
+			quiet = 0
+			continue
+		case !isTimeout(err):
 			return written, err
 		}
 		if quiet++; n > 0 {
@@ -78,6 +89,7 @@ func (s *steady) Write(b []byte) (int, error) {
 			return written, err
 		}
 	}
+	return written, nil
 }
 
 // stallSteps is into how many steps the time without progress is cut.
@@ -316,7 +328,7 @@ func (c *conn) framing(length int) framing {
 }
 
 // block is how much of a body is passed on at a time.
-const block = 32 << 10
+const block = 128 << 10
 
 var blocks = sync.Pool{New: func() any { b := make([]byte, 0, block+1<<10); return &b }}
 
@@ -353,19 +365,21 @@ func (c *conn) relay(r *response, cors []byte, most int64, x *exchange) error {
 		*buf = out
 		return err
 	}
+	used := len(out)
 	if !r.buffered() {
 		// The body is not there yet: the head goes ahead.
 		if _, err := c.Write(out); err != nil {
 			return err
 		}
-		out = out[:0]
+		used = 0
 	}
+	out = grow(out, used+chunkHead+block+len("\r\n"+lastChunk))
+	*buf = out
 	var sent int64
 	for {
-		var n int
+		var from, n int
 		var err error
-		out, n, err = appendBlock(out, r, f.chunked)
-		*buf = out
+		from, used, n, err = appendBlock(out, used, r, f.chunked)
 		if sent += int64(n); most > 0 && r.length < 0 && sent > most {
 			return errTooLong
 		}
@@ -373,11 +387,11 @@ func (c *conn) relay(r *response, cors []byte, most int64, x *exchange) error {
 			r.detach()
 			x.leave()
 			if f.chunked {
-				out = append(out, "0\r\n\r\n"...)
+				used += copy(out[used:], lastChunk)
 			}
 		}
-		if len(out) > 0 {
-			if _, err := c.Write(out); err != nil {
+		if used > from {
+			if _, err := c.Write(out[from:used]); err != nil {
 				return err
 			}
 		}
@@ -387,51 +401,49 @@ func (c *conn) relay(r *response, cors []byte, most int64, x *exchange) error {
 		case err != nil:
 			return upstreamError{err}
 		}
-		out = out[:0]
+		used = 0
+		if done, err := c.splice(r, func() { r.detach(); x.leave() }); done {
+			return err
+		}
 	}
 }
 
-// chunkHead is the space in front of a chunk for its length and line end.
-const chunkHead = 6
+// lastChunk ends a body of chunks.
+const lastChunk = "0\r\n\r\n"
 
-// appendBlock reads the next part of a body behind out. n is without what
-// chunks add.
-func appendBlock(out []byte, r *response, chunked bool) (_ []byte, n int, err error) {
-	from := len(out)
-	room := block
-	if chunked {
-		from += chunkHead
-		room -= chunkHead + 2
-	}
-	out = grow(out, from+room)
-	n, err = r.read(out[from : from+room])
+// chunkHead is the space in front of a chunk for its length and line end.
+var chunkHead = len(strconv.FormatInt(block, 16)) + len("\r\n")
+
+// appendBlock reads the next part of a body into buf, behind its first used
+// bytes. What is to be written then is buf[from:used]; n is without what chunks
+// add.
+func appendBlock(buf []byte, used int, r *response, chunked bool) (from, _, n int, err error) {
 	if !chunked {
-		return out[:from+n], n, err
+		n, err = r.read(buf[used : used+block])
+		return 0, used + n, n, err
 	}
+	data := used + chunkHead
+	n, err = r.read(buf[data : data+block])
 	if n == 0 {
-		return out[:from-chunkHead], 0, err
+		return 0, used, 0, err
 	}
-	// The length is written right before the data, so that nothing is moved.
+	// The length is written right before the data. What was in front of it is
+	// moved up to it, as it is never much.
 	const digits = "0123456789abcdef"
-	at := from - 2
-	copy(out[at:], "\r\n")
+	at := data - 2
+	copy(buf[at:], "\r\n")
 	for rest := n; rest > 0; rest >>= 4 {
 		at--
-		out[at] = digits[rest&15]
+		buf[at] = digits[rest&15]
 	}
-	head := from - chunkHead
-	if at > head {
-		// Close the gap when the head of the answer is in front of it.
-		copy(out[head:], out[at:from+n])
-		from -= at - head
-	}
-	return append(out[:from+n], "\r\n"...), n, err
+	copy(buf[at-used:at], buf[:used])
+	return at - used, data + n + copy(buf[data+n:], "\r\n"), n, err
 }
 
 // grow makes room for size bytes.
 func grow(b []byte, size int) []byte {
 	if cap(b) < size {
-		b = append(make([]byte, 0, size+2), b...)
+		b = append(make([]byte, 0, size), b...)
 	}
 	return b[:size]
 }

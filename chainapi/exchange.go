@@ -32,6 +32,8 @@ type exchange struct {
 	// place among the requests of the port.
 	slot   *API
 	inside bool
+	// forwarded: the request was not the port's to answer.
+	forwarded bool
 	// tries counts attempts; by is who answered, nil for the port itself.
 	tries  int
 	by     *API
@@ -57,7 +59,7 @@ func (x *exchange) serve() error {
 		x.p.Stats.Rejected.Inc(RejectedInFlight)
 		return x.answer(tooMany(most))
 	}
-	x.inside = true
+	x.inside, x.forwarded = true, true
 	defer x.leave()
 	h := &x.c.head
 	x.call = call{
@@ -65,9 +67,7 @@ func (x *exchange) serve() error {
 		contentType: h.ContentType(), accept: h.Peek("Accept"), userAgent: h.UserAgent(),
 		connect: x.s.ConnectTimeout(), head: x.s.api.UpstreamTimeout, until: x.start.Add(x.s.api.RequestDeadline),
 	}
-	err := x.forward()
-	x.count()
-	return err
+	return x.forward()
 }
 
 // release gives the slot back, if there is one.
@@ -88,11 +88,13 @@ func (x *exchange) leave() {
 	}
 }
 
-// begun counts and logs the request at the moment when its answer begins.
+// begun counts and logs the request at the moment when its answer begins: a
+// client that has its answer finds it counted.
 func (x *exchange) begun(status int) {
 	x.status = status
 	took := time.Since(x.start)
 	x.p.Stats.answered(x.class, status, took)
+	x.count()
 	if x.p.log.Enabled(context.Background(), slog.LevelDebug) {
 		server, api := "", ""
 		if x.by != nil {
@@ -155,6 +157,9 @@ func (x *exchange) warnTooLong(a *API, what string) {
 
 // count counts what is counted once for each forwarded request.
 func (x *exchange) count() {
+	if !x.forwarded {
+		return
+	}
 	switch x.class {
 	case Block:
 		role := "none"

@@ -265,10 +265,12 @@ func (x *exchange) attempt(a *API, gone context.Context) (attempt, *failure) {
 	got := attempt{response: r, status: r.head.StatusCode(), whole: true}
 	got.busy = x.s.isBusy(got.status)
 	if x.region == irreversible && (got.status == 400 || got.status == 404) {
+		stop := r.wire.endsWith(gone)
 		body, whole, err := r.peek(maxClassified)
+		stop()
 		if err != nil { // it broke off before it could be judged
 			r.done()
-			fail := &failure{sent: true, timeout: isTimeout(err), err: err}
+			fail := &failure{sent: true, timeout: isTimeout(err), left: over(gone), err: err}
 			x.broke(a, fail)
 			return attempt{}, fail
 		}

@@ -56,6 +56,15 @@ func (w *wire) Read(b []byte) (int, error) {
 	return w.Conn.Read(b)
 }
 
+// endsWith has the connection closed when gone ends, until stop is called. A nil
+// gone never ends.
+func (w *wire) endsWith(gone context.Context) (stop func() bool) {
+	if gone == nil {
+		return func() bool { return true }
+	}
+	return context.AfterFunc(gone, func() { w.Conn.Close() })
+}
+
 // get returns an idle connection, or nil.
 func (c *client) get() *wire {
 	c.mu.Lock()

@@ -57,12 +57,14 @@ func TestFraming(t *testing.T) {
 // Chunks have the length of what they hold, wherever they are put.
 func TestChunks(t *testing.T) {
 	for _, before := range []string{"", "HTTP/1.1 200 OK\r\n\r\n"} {
-		for _, n := range []int{1, 9, 15, 16, 255, 256, 4095, 4096, 20000} {
+		for _, n := range []int{1, 9, 15, 16, 255, 256, 4095, 4096, 65535, 65536, block - 1, block, block + 1} {
 			r := &response{length: -2, body: strings.NewReader(strings.Repeat("x", n))}
-			out, got, err := appendBlock([]byte(before), r, true)
-			want := before + strings.ToLower(hexOf(n)) + "\r\n" + strings.Repeat("x", n) + "\r\n"
-			if err != nil || got != n || string(out) != want {
-				t.Errorf("%d bytes behind %q: %v, %d, %.40q", n, before, err, got, out)
+			buf := grow([]byte(before), len(before)+chunkHead+block+len("\r\n"))
+			from, used, got, err := appendBlock(buf, len(before), r, true)
+			want := min(n, block)
+			text := before + hexOf(want) + "\r\n" + strings.Repeat("x", want) + "\r\n"
+			if err != nil || got != want || string(buf[from:used]) != text {
+				t.Errorf("%d bytes behind %q: %v, %d, %.40q", n, before, err, got, buf[from:used])
 			}
 		}
 	}

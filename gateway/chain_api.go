@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"sync"
 	"time"
@@ -44,7 +45,7 @@ func (l *listener) loadAPI(cfg *config.Listener) (*certificates, error) {
 	if l.api != nil {
 		now = &l.api.tls
 	}
-	return now.load(cfg.ChainAPI.TLS, "listener "+cfg.Name+": chain_api", l.log)
+	return now.load(cfg.ChainAPI.TLS, "listener "+cfg.Name+": chain_api", l.apiLog())
 }
 
 // commitAPI gives a listener the chain API of its configuration, or takes it
@@ -67,5 +68,8 @@ func (g *gateway) commitAPI(l *listener, cfg *config.Listener, certs *certificat
 	default:
 		old.Update(cfg, l.parts.Load().running)
 	}
-	l.api.tls.put(l.watching, certs, &l.background, l.log)
+	l.api.tls.put(l.watching, certs, &l.background, l.apiLog())
 }
+
+// apiLog is for what concerns certificates: the SHiP port may have the same.
+func (l *listener) apiLog() *slog.Logger { return l.log.With("port", "chain_api") }

@@ -145,6 +145,9 @@ func (g *gateway) publish(change func(*admin.State)) {
 		}
 		if l.api != nil {
 			entry.ChainAPI = l.api.Port
+			if certs := l.api.tls.now.Load(); certs != nil {
+				entry.ChainAPICertificates = certs
+			}
 		}
 		s.Listeners = append(s.Listeners, entry)
 	}

@@ -54,11 +54,15 @@ type Listener struct {
 	Sessions func() []session.Description
 	// ChainAPI is nil for a listener without one.
 	ChainAPI *chainapi.Port
+	// ChainAPICertificates is nil for a plaintext chain API.
+	ChainAPICertificates Certificates
 }
 
-// Certificates tells when the first certificate of a port expires.
+// Certificates tells when the first certificate of a port expires, and whether
+// those in use are those in the files.
 type Certificates interface {
 	NotAfter() time.Time
+	UpToDate() bool
 }
 
 // listener is the one of that name, nil when there is none. That of a file

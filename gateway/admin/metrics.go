@@ -119,6 +119,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 			name, names, upstreamNames = nil, nil, upstreamLabels[1:]
 		}
 		collect(out, listenerMetrics, l, names, name)
+		collect(out, listenerCertificateMetrics, l, names, name)
 		collect(out, policyMetrics, l, names, name)
 		for j := range l.view.Upstreams {
 			u := upstreamSubject{&l.view.Upstreams[j], l.view, j, now}
@@ -131,6 +132,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 			continue
 		}
 		collect(out, apiMetrics, l.ChainAPI, names, name)
+		collect(out, apiCertificateMetrics, l, names, name)
 		apis := l.ChainAPI.View().APIs
 		for j := range apis {
 			a := &apis[j]
@@ -156,7 +158,7 @@ func declared(chainAPI bool) []family {
 	for _, m := range processMetrics {
 		all = append(all, m.family)
 	}
-	for _, m := range listenerMetrics {
+	for _, m := range slices.Concat(listenerMetrics, listenerCertificateMetrics) {
 		all = append(all, m.family)
 	}
 	for _, m := range policyMetrics {
@@ -169,11 +171,14 @@ func declared(chainAPI bool) []family {
 		for _, m := range apiMetrics {
 			all = append(all, m.family)
 		}
+		for _, m := range apiCertificateMetrics {
+			all = append(all, m.family)
+		}
 		for _, m := range apiUpstreamMetrics {
 			all = append(all, m.family)
 		}
 	}
-	for _, m := range evmMetrics {
+	for _, m := range slices.Concat(evmMetrics, evmCertificateMetrics) {
 		all = append(all, m.family)
 	}
 	for _, m := range evmNodeMetrics {

@@ -95,12 +95,6 @@ var evmMetrics = []metric[evmSubject]{
 		func(s *evm.Stats) uint64 { return s.Rotated.Load() }),
 	evmCount("flotilla_evm_websocket_moves_total", "Times that a client's subscriptions moved to another node.",
 		func(s *evm.Stats) uint64 { return s.Moved.Load() }),
-	{family{"flotilla_evm_tls_certificate_expiry_timestamp_seconds", gauge, "When the first certificate of the port expires.", nil},
-		func(l evmSubject, to sink) {
-			if l.Certificates != nil {
-				to.value(float64(l.Certificates.NotAfter().Unix()))
-			}
-		}},
 }
 
 var evmNodeMetrics = []metric[evmNode]{
@@ -128,6 +122,7 @@ func collectEVM(out chan<- prometheus.Metric, st *State, now time.Time) {
 		l := evmSubject{&st.EVM[i], st.EVM[i].Listener.View()}
 		name := []string{l.Config.Name}
 		collect(out, evmMetrics, l, listenerLabels, name)
+		collect(out, evmCertificateMetrics, l, listenerLabels, name)
 		for _, n := range l.view.Nodes {
 			collect(out, evmNodeMetrics, evmNode{n, l.view.Tip, now}, evmNodeLabels, []string{l.Config.Name, n.Server.Name})
 		}

@@ -145,12 +145,6 @@ var listenerMetrics = []metric[listenerSubject]{
 		func(l listenerSubject, to sink) { to.value(float64(l.Config.MaxConnections)) }},
 	count("flotilla_slow_client_closes_total", "Links closed because their client did not take what was sent.",
 		func(s *fleet.Stats) *atomic.Uint64 { return &s.SlowClients }),
-	{family{"flotilla_tls_certificate_expiry_timestamp_seconds", gauge, "When the first certificate of the port expires; only with TLS.", nil},
-		func(l listenerSubject, to sink) {
-			if l.Certificates != nil {
-				to.value(float64(l.Certificates.NotAfter().Unix()))
-			}
-		}},
 }
 
 // eachLabel adds the series of a counter with one label.

@@ -176,7 +176,7 @@ func declaredLines() []string {
 	for _, m := range processMetrics {
 		add(m.family, nil)
 	}
-	for _, m := range listenerMetrics {
+	for _, m := range slices.Concat(listenerMetrics, listenerCertificateMetrics, apiCertificateMetrics) {
 		add(m.family, listenerLabels)
 	}
 	for _, m := range policyMetrics {
@@ -191,7 +191,7 @@ func declaredLines() []string {
 	for _, m := range apiUpstreamMetrics {
 		add(m.family, upstreamLabels)
 	}
-	for _, m := range evmMetrics {
+	for _, m := range slices.Concat(evmMetrics, evmCertificateMetrics) {
 		add(m.family, listenerLabels)
 	}
 	for _, m := range evmNodeMetrics {
@@ -281,9 +281,11 @@ func TestBuildInfo(t *testing.T) {
 	}
 }
 
+// expiry is certificates that end then, and are as in their files.
 type expiry time.Time
 
 func (e expiry) NotAfter() time.Time { return time.Time(e) }
+func (expiry) UpToDate() bool        { return true }
 
 func TestMetricsInSingleMode(t *testing.T) {
 	chain := simulator.NewChain(simulator.ChainOptions{Head: 100, LIBLag: 10})
@@ -307,7 +309,7 @@ func TestMetricsInSingleMode(t *testing.T) {
 		"fleet_router_status_replies_total{source=upstream,version=v1}": 0,
 		"fleet_router_hold_closes_total{why=at_capacity}":               0,
 		"flotilla_connections_closed_total{code=none}":                  0, "flotilla_connections_closed_total{code=1011}": 0,
-		"flotilla_max_connections": 100, "flotilla_tls_certificate_expiry_timestamp_seconds": 1900000000,
+		"flotilla_max_connections": 100, "flotilla_tls_certificate_expiry_timestamp_seconds": 1900000000, "flotilla_tls_certificate_up_to_date": 1,
 	}
 	// Labels come sorted, so that of the family stands between the others.
 	fingerprint := l.Fleet.View().Upstreams[0].ABI.Fingerprint

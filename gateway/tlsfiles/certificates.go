@@ -24,6 +24,8 @@ type Certificates struct {
 	exact, wildcard map[string]*pair
 
 	reloads, failures atomic.Uint64
+	// stale is how many pairs are older than their files, which cannot be used.
+	stale atomic.Int64
 }
 
 // Load reads every pair that cfg names; cfg must not be nil. When pairs cannot
@@ -100,6 +102,11 @@ func (c *Certificates) Reloads() uint64 { return c.reloads.Load() }
 // ReloadFailures is how many distinct failures Watch has met: a pair that stays
 // as it is counts once, however often it is looked at.
 func (c *Certificates) ReloadFailures() uint64 { return c.failures.Load() }
+
+// UpToDate reports whether what is in use is what the files hold. It is false
+// from the moment when Watch has logged that a pair cannot be replaced, until
+// that pair can be.
+func (c *Certificates) UpToDate() bool { return c.stale.Load() == 0 }
 
 // NotAfter is the earliest expiry among the certificates in use; CA
 // certificates that follow them in their files do not count.

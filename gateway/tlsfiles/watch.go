@@ -46,6 +46,7 @@ func (c *Certificates) folders() []string {
 func (c *Certificates) reload(log *slog.Logger) (unsure bool) {
 	replaced := 0
 	now := time.Now()
+	defer c.count()
 	for _, p := range c.pairs {
 		ok, what, err := p.load()
 		if err != nil {
@@ -66,6 +67,17 @@ func (c *Certificates) reload(log *slog.Logger) (unsure bool) {
 		log.Info("certificates were replaced", "reloaded", replaced)
 	}
 	return unsure
+}
+
+// count takes in which pairs have failed.
+func (c *Certificates) count() {
+	n := int64(0)
+	for _, p := range c.pairs {
+		if p.reported != (failure{}) {
+			n++
+		}
+	}
+	c.stale.Store(n)
 }
 
 // fail reports f once it has lasted for filewatch.Confirm. It returns true before that.

@@ -280,6 +280,9 @@ func TestFailedReload(t *testing.T) {
 				t.Errorf("%s: error %q, want one with %q", step, attrs(got)["error"], want)
 			}
 			log.none(t, step+": told again")
+			if c.UpToDate() {
+				t.Errorf("%s: nobody can see that", step)
+			}
 			if c.ReloadFailures() != count || c.Reloads() != 0 || serial(t, c, "") != 2 {
 				t.Errorf("%s: %d failures, %d reloads, serial %d; want %d, 0, 2",
 					step, c.ReloadFailures(), c.Reloads(), serial(t, c, ""), count)
@@ -300,6 +303,9 @@ func TestFailedReload(t *testing.T) {
 		write(t, cfg.CertFile, oldCert)
 		pass(time.Minute)
 		log.none(t, "back to what is in use")
+		if !c.UpToDate() {
+			t.Error("what is in use is what the files hold, but it counts as stale")
+		}
 
 		must(t, os.Remove(cfg.CertFile))
 		fails("gone again", "cannot be read", 4)
@@ -310,6 +316,9 @@ func TestFailedReload(t *testing.T) {
 		log.next(t, slog.LevelInfo)
 		if c.Reloads() != 1 || serial(t, c, "") != 4 {
 			t.Errorf("%d reloads, serial %d; want 1, 4", c.Reloads(), serial(t, c, ""))
+		}
+		if !c.UpToDate() {
+			t.Error("the new pair is in use, but the old failure still counts")
 		}
 	})
 }

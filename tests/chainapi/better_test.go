@@ -1,8 +1,10 @@
 package chainapi
 
 import (
+	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -117,6 +119,33 @@ func TestRequestsAtTheSameTimeAreOne(t *testing.T) {
 		all.Wait()
 		if n := len(a.Requests()); n != 1 {
 			t.Errorf("the node was asked %d times", n)
+		}
+	})
+}
+
+// What decides is who has a whole answer first, not who has begun one.
+func TestHedgeBesideAnAnswerThatHangs(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.Config.ChainAPI.HedgePercent = 100
+		var hangs atomic.Bool
+		w.faulty("first", 0, func(c net.Conn, r *http.Request) {
+			if hangs.Load() {
+				saysAndHangs("HTTP/1.1 404 Not Found\r\nContent-Length: 5\r\n\r\nab")(c, r)
+				return
+			}
+			says("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")(c, r)
+		})
+		w.node(simulator.APIOptions{}, priority(1))
+		_, stop := w.start()
+		defer stop()
+		c := w.client()
+		for range 30 {
+			w.ask(c, rawBlock, byNum(5))
+		}
+		hangs.Store(true)
+		got := w.ask(c, rawBlock, byNum(5))
+		if w.isBlock(got, 5); got.took > time.Second {
+			t.Errorf("it took %v", got.took)
 		}
 	})
 }
