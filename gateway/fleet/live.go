@@ -67,7 +67,7 @@ func newLive() *Live {
 
 // Head is the number of the highest block that the node has told of, to its
 // monitor or to a session; 0 before that.
-func (l *Live) Head() uint32 { return l.told.headNum.Load() }
+func (l *Live) Head() uint32 { return l.told.headNum() }
 
 // Links is how many slots are taken: links, dials in progress, and links that
 // have failed and are not replaced yet (G7).

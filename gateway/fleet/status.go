@@ -50,7 +50,7 @@ func (o *owner) status(i int, s *ship.Status) {
 		u.Live.told.reset()
 	}
 	u.Live.told.raise(&s.Head, capped(&s.Head, &s.LIB), u.Live)
-	o.private[i].told = u.Live.told.headNum.Load()
+	o.private[i].told = u.Live.told.headNum()
 	if u.NoBlockLog && (!was.Online || was.Head != s.Head || was.LIB != s.LIB || was.Trace != s.Trace || was.ChainState != s.ChainState || was.Finality != s.Finality) {
 		// What it has now may be another log.
 		u.NoBlockLog, o.dirty = false, true

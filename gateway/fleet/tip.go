@@ -10,21 +10,41 @@ import (
 
 // tip is the highest head and LIB seen so far, each by number.
 type tip struct {
-	// headNum and libNum allow a look without the lock, which nearly every
-	// result needs only.
-	headNum, libNum atomic.Uint32
-	mu              sync.Mutex
-	head, lib       ship.Pos
+	// now is what it is; what it points to never changes. Nearly every result
+	// brings nothing new, which shows without the lock: thousands of sessions that
+	// wait for it would each hold a buffer meanwhile.
+	now atomic.Pointer[Pair]
+	mu  sync.Mutex
 	// source is the upstream that the head came from: a fork of the newest
 	// block has its number and another id, and only the node that told of the
 	// block can take it back.
 	source *Live
 }
 
+// get is the tip; numbers are 0 while nothing is known.
+func (t *tip) get() (head, lib ship.Pos) {
+	if p := t.now.Load(); p != nil {
+		return p.Head, p.LIB
+	}
+	return ship.Pos{}, ship.Pos{}
+}
+
+// headNum is the number of the head, 0 while it is unknown.
+func (t *tip) headNum() uint32 {
+	head, _ := t.get()
+	return head.Num
+}
+
+// set exchanges the tip. The caller holds the lock.
+func (t *tip) set(head, lib ship.Pos, source *Live) {
+	t.source = source
+	t.now.Store(&Pair{Head: head, LIB: lib})
+}
+
 // raise takes what is higher, and another id of the head from the one that it
 // came from. It reports whether anything was taken.
 func (t *tip) raise(head, lib *ship.Pos, source *Live) bool {
-	if head.Num < t.headNum.Load() && lib.Num <= t.libNum.Load() {
+	if p := t.now.Load(); p != nil && (head.Num < p.Head.Num || *head == p.Head) && lib.Num <= p.LIB.Num {
 		return false
 	}
 	t.mu.Lock()
@@ -34,14 +54,16 @@ func (t *tip) raise(head, lib *ship.Pos, source *Live) bool {
 
 // raiseLocked is raise for the holder of the lock.
 func (t *tip) raiseLocked(head, lib *ship.Pos, source *Live) bool {
-	raised := false
-	if head.Num > t.head.Num || head.Num == t.head.Num && source == t.source && head.ID != t.head.ID {
-		t.head, t.source, raised = *head, source, true
-		t.headNum.Store(head.Num)
+	toldHead, toldLIB := t.get()
+	raised, from := false, t.source
+	if head.Num > toldHead.Num || head.Num == toldHead.Num && source == from && head.ID != toldHead.ID {
+		toldHead, from, raised = *head, source, true
 	}
-	if lib.Num > t.lib.Num {
-		t.lib, raised = *lib, true
-		t.libNum.Store(lib.Num)
+	if lib.Num > toldLIB.Num {
+		toldLIB, raised = *lib, true
+	}
+	if raised {
+		t.set(toldHead, toldLIB, from)
 	}
 	return raised
 }
@@ -52,19 +74,11 @@ func (t *tip) merge(other *tip, source *Live) {
 	t.raise(&head, &lib, source)
 }
 
-func (t *tip) get() (head, lib ship.Pos) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.head, t.lib
-}
-
 // reset forgets everything: the node behind it was replaced or set back.
 func (t *tip) reset() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.head, t.lib, t.source = ship.Pos{}, ship.Pos{}, nil
-	t.headNum.Store(0)
-	t.libNum.Store(0)
+	t.set(ship.Pos{}, ship.Pos{}, nil)
 }
 
 // renewTip takes the tip anew from the anchors (M10): it may go back when the
@@ -82,33 +96,35 @@ func (f *Fleet) renewTip(v *View) {
 	})
 	v.anchors(func(u *Upstream) { anew.merge(&u.Live.told, u.Live) })
 	if anew.source == nil {
-		anew.source = v.newestArchive(&anew)
+		v.newestArchive(&anew)
 	}
 	if anew.source == nil {
 		return
 	}
-	f.raiseFloor(&anew.lib)
-	f.risen(anew.head.Num)
-	f.tip.head, f.tip.lib, f.tip.source = anew.head, anew.lib, anew.source
-	f.tip.headNum.Store(anew.head.Num)
-	f.tip.libNum.Store(anew.lib.Num)
+	head, lib := anew.get()
+	f.raiseFloor(&lib)
+	f.risen(head.Num)
+	f.tip.set(head, lib, anew.source)
 	f.showTip()
 }
 
 // newestArchive takes the last block of the newest archive as head and LIB of a
 // listener that has no live node (M11), also of one that is offline or disabled:
-// coverage counts its blocks, too. It returns where they come from.
-func (v *View) newestArchive(t *tip) (source *Live) {
+// coverage counts its blocks, too.
+func (v *View) newestArchive(t *tip) {
+	var newest *Upstream
 	for i := range v.Upstreams {
 		u := &v.Upstreams[i]
 		if !u.Frozen() && !u.Removed {
-			return nil
+			return
 		}
-		if u.Reported && (source == nil || u.Head.Num > t.head.Num) {
-			t.head, t.lib, source = u.Head, u.Head, u.Live
+		if u.Reported && (newest == nil || u.Head.Num > newest.Head.Num) {
+			newest = u
 		}
 	}
-	return source
+	if newest != nil {
+		t.set(newest.Head, newest.Head, newest.Live)
+	}
 }
 
 // Pair is a head and a LIB that belong together: LIB is not above head.
@@ -116,7 +132,8 @@ type Pair struct{ Head, LIB ship.Pos }
 
 // showTip lets readers have the tip as it is now. The caller holds its lock.
 func (f *Fleet) showTip() {
-	p := &Pair{Head: f.tip.head, LIB: f.tip.lib}
+	p := &Pair{}
+	p.Head, p.LIB = f.tip.get()
 	if _, floor := f.libFloor.get(); floor.Num > p.LIB.Num {
 		p.LIB = floor
 	}
@@ -142,7 +159,7 @@ func capped(head, lib *ship.Pos) *ship.Pos {
 // risen notes when the number of the head last rose. The holder of the tip's
 // lock calls it before the tip has that head.
 func (f *Fleet) risen(head uint32) {
-	if head > f.tip.head.Num {
+	if head > f.tip.headNum() {
 		f.headAt.Store(int64(time.Since(f.started)))
 	}
 }
