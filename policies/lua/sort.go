@@ -1,6 +1,8 @@
 package lua
 
 import (
+	"slices"
+
 	lua "github.com/yuin/gopher-lua"
 )
 
@@ -14,16 +16,26 @@ func (v *vm) sort(L *lua.LState) int {
 	s := sorter{L: L, guard: v.guard, less: L.OptFunction(2, nil)}
 	n := t.MaxN()
 	v.guard.work(L, n)
-	items := make([]lua.LValue, n, 2*n)
+	// A comparator may sort, too, so the room is nobody else's meanwhile.
+	room := slices.Grow(v.sorting[:0], 2*n)[:2*n]
+	v.sorting = nil
+	items := room[:n]
 	for i := range items {
 		items[i] = t.RawGetInt(i + 1)
 	}
-	s.sort(items, items[n:2*n])
+	s.sort(items, room[n:])
 	for i, item := range items {
 		t.RawSetInt(i+1, item)
 	}
+	if n <= maxRoom {
+		clear(room)
+		v.sorting = room
+	}
 	return 0
 }
+
+// maxRoom is the longest list whose room is kept for the next one.
+const maxRoom = 1024
 
 type sorter struct {
 	L     *lua.LState
