@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"flotilla/gateway/config"
-	"flotilla/stages/explain"
+	"flotilla/policies/choice"
 )
 
 func writeFile(t *testing.T, name, text string) string {
@@ -68,7 +68,7 @@ func TestPolicyExplain(t *testing.T) {
 		case r.URL.Query().Get("request") == "{":
 			http.Error(w, "request is not what is expected", http.StatusBadRequest)
 		default:
-			_ = json.NewEncoder(w).Encode(explain.Answer{Listener: "eos", Head: 9, Steps: []string{"first", "second"}})
+			_ = json.NewEncoder(w).Encode(choice.Answer{Listener: "eos", Head: 9, Steps: []string{"first", "second"}})
 		}
 	}))
 	defer s.Close()

@@ -1,6 +1,7 @@
 package lua
 
 import (
+	"fmt"
 	"log/slog"
 	"maps"
 	"sync"
@@ -64,12 +65,27 @@ func (r *runner) ask(req *policies.Request, servers []*policies.Server) []*polic
 		if kept, failed = v.order(req, servers, r.limits); failed == nil {
 			servers = servers[:copy(servers, kept)]
 		}
-		r.give(v)
+		r.give(v, req.Dry)
 	}
-	if !req.Dry {
+	switch {
+	case !req.Dry:
 		r.judge(failed)
+	case failed != nil && failed.kind == KindEmpty:
+		note(req, "keeps no server, so %s decides", policies.Default)
+	case failed != nil:
+		note(req, "fails (%s), so %s decides: %s", failed.kind, policies.Default, failed.text)
 	}
 	return servers
+}
+
+// maxNotes is how many notes of a dry call are kept.
+const maxNotes = 20
+
+// note tells whoever asks what a script did in a dry call.
+func note(req *policies.Request, format string, args ...any) {
+	if len(req.Notes) < maxNotes {
+		req.Notes = append(req.Notes, fmt.Sprintf(format, args...))
+	}
 }
 
 func (r *runner) isOff() bool {
@@ -96,13 +112,16 @@ func (r *runner) take() (*vm, *failure) {
 }
 
 // give takes a state back, unless it has ended in the middle of something, or
-// holds on to too much.
-func (r *runner) give(v *vm) {
+// holds on to too much. dry is that of the request.
+func (r *runner) give(v *vm, dry bool) {
 	g := v.guard
 	if g.over != "" || g.total > maxTotal {
 		return
 	}
 	if (g.used > weighSteps || g.spent > weighBytes || g.took > weighTime || v.call%weighEvery == 0) && v.weigh() > maxWeight {
+		if dry {
+			return
+		}
 		r.judge(&failure{kind: KindMemory, text: r.script + " holds on to too much between calls; use local variables, or the table state"})
 		return
 	}

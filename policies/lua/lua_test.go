@@ -464,8 +464,18 @@ func TestDry(t *testing.T) {
 			t.Fatalf("the order is %s", got)
 		}
 	}
+	// Whoever asks is told instead, up to a bound.
+	notes := strings.Join(dry.Notes, "\n")
+	for _, says := range []string{"would set state.n", "would add 1 to the counter calls", "would log at level info: called"} {
+		if !strings.Contains(notes, says) {
+			t.Errorf("the notes lack %q: %s", says, notes)
+		}
+	}
+	if len(dry.Notes) > 20 {
+		t.Errorf("there are %d notes", len(dry.Notes))
+	}
 	report := p.Report()
-	if report.Calls != 0 || report.Counters["calls"] != 0 || log.Len() != 0 {
+	if report.Calls != 0 || len(report.Counters) != 0 || log.Len() != 0 {
 		t.Errorf("there are %+v and %s", report, log.String())
 	}
 }
