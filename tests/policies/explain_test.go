@@ -26,8 +26,8 @@ end`
 func TestExplain(t *testing.T) {
 	h := newHouse(t, script, "1s")
 	// A client is told of block 100; from then on it may see no older head.
-	if _, text := h.post("main", "/", `{"jsonrpc":"2.0","id":1,"method":"eth_blockNumber","params":[]}`); !strings.Contains(string(text), `"0x64"`) {
-		t.Fatalf("the head is %s", text)
+	if _, text, err := h.post("main", "/", `{"jsonrpc":"2.0","id":1,"method":"eth_blockNumber","params":[]}`); !strings.Contains(text, `"0x64"`) {
+		t.Fatalf("the head is %s, %v", text, err)
 	}
 	before := h.policyMetrics()
 	for _, c := range []struct {
