@@ -42,7 +42,7 @@ func TestExplain(t *testing.T) {
 		{"ship, a script that fails", "pool", `{"headers": {"x-account": "broken"}}`, "", "serve",
 			[]string{"the script fails (error), so least_connections decides", "pool.lua:3: no such account", "gets the request"}},
 		{"stitched, in an archive", "range", `{"start_block": 10, "traces": true}`, "old", "serve",
-			[]string{"plan leaves out live-1: it does not have the block as fully as others do", "old is the only one, so the policy is not asked"}},
+			[]string{"plan leaves out live-1: it does not have the block in all logs that are asked for", "old is the only one, so the policy is not asked"}},
 		{"stitched, at the tip", "range", `{"start_block": 500, "traces": true}`, "live-2 live-1", "serve",
 			[]string{"plan leaves out old: ", "range.lua) is asked about live-1, live-2", "live-2 gets the request"}},
 		{"stitched, before the first block", "range", `{"start_block": 1, "traces": true, "deltas": true, "blocks": true}`, "", "", []string{"plan"}},
