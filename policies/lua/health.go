@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"flotilla/policies"
@@ -20,16 +21,19 @@ type runner struct {
 	// idle are states that no request uses.
 	idle chan *vm
 
+	// calls counts all of them.
+	calls atomic.Uint64
+	// strain rises with each failure and falls with each success; off is set
+	// when it is too much. They change under mu, and good calls of a script that
+	// never fails do without it.
+	strain atomic.Int64
+	off    atomic.Bool
+
 	mu sync.Mutex
-	// calls and failed count calls, those that came to nothing by kind.
-	calls  uint64
+	// failed counts calls that came to nothing, by kind.
 	failed map[Kind]uint64
 	last   *failure
 	lastAt time.Time
-	// strain rises with each failure and falls with each success; off is set
-	// when it is too much.
-	strain int
-	off    bool
 	// logged is when a failure was last logged, unlogged how many were not
 	// since.
 	logged   time.Time
@@ -56,7 +60,7 @@ const (
 
 // ask has the script order servers, which are in the built-in order.
 func (r *runner) ask(req *policies.Request, servers []*policies.Server) []*policies.Server {
-	if r.isOff() {
+	if r.off.Load() {
 		return servers
 	}
 	v, failed := r.take()
@@ -86,12 +90,6 @@ func note(req *policies.Request, format string, args ...any) {
 	if len(req.Notes) < maxNotes {
 		req.Notes = append(req.Notes, fmt.Sprintf(format, args...))
 	}
-}
-
-func (r *runner) isOff() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.off
 }
 
 // take is a state that nobody uses: requests never wait for each other.
@@ -133,11 +131,14 @@ func (r *runner) give(v *vm, dry bool) {
 
 // judge counts the outcome of a call, nil for a good one.
 func (r *runner) judge(f *failure) {
+	r.calls.Add(1)
+	if f == nil && r.strain.Load() == 0 {
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.calls++
 	if f == nil {
-		r.strain = max(0, r.strain-1)
+		r.strain.Store(max(0, r.strain.Load()-1))
 		return
 	}
 	if r.failed == nil {
@@ -149,8 +150,8 @@ func (r *runner) judge(f *failure) {
 	}
 	now := time.Now()
 	r.last, r.lastAt = f, now
-	if r.strain += strainOf; r.strain >= maxStrain && !r.off {
-		r.off = true
+	if r.strain.Add(strainOf) >= maxStrain && !r.off.Load() {
+		r.off.Store(true)
 		r.log.Error("a policy script has failed again and again and is switched off until its file changes; the built-in policy decides",
 			"kind", string(f.kind), "error", f.text)
 	}
@@ -166,7 +167,7 @@ func (r *runner) judge(f *failure) {
 // Report is policies.Reporter.
 func (r *runner) Report() policies.Report {
 	r.mu.Lock()
-	out := policies.Report{Script: r.script, Off: r.off, Calls: r.calls, Failures: map[string]uint64{}}
+	out := policies.Report{Script: r.script, Off: r.off.Load(), Calls: r.calls.Load(), Failures: map[string]uint64{}}
 	for _, kind := range Kinds {
 		out.Failures[string(kind)] = r.failed[kind]
 	}
