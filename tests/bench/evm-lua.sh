@@ -42,7 +42,8 @@ function select(request, servers)
 end
 LUA
 
-port=38545
+# Below the ports that clients of the nodes are given.
+port=28600
 declare -A ports
 for n in $nodes; do
   for p in $policies; do
