@@ -181,6 +181,33 @@ end`, "bdac"},
 	}
 }
 
+// What the chain API and EVM say of a request.
+func TestFieldsOfOtherProtocols(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		request policies.Request
+		body    string
+	}{
+		{"chain API, a block", policies.Request{Protocol: "chain_api", Class: "block", Path: "/v1/chain/get_block", Start: 7, End: 8},
+			`assert(r.protocol == "chain_api" and r.class == "block" and r.path == "/v1/chain/get_block" and r.block == 7 and r.start_block == 7 and r.end_block == 8)`},
+		{"chain API, state", policies.Request{Protocol: "chain_api", Class: "state", Path: "/v1/chain/get_account", Start: policies.NoBlock, End: policies.NoBlock},
+			`assert(r.class == "state" and r.block == nil and r.start_block == 4294967295 and #r.methods == 0)`},
+		{"EVM, a batch", policies.Request{Protocol: "evm", Methods: []string{"eth_call", "eth_getLogs"}, Start: 20, End: 31},
+			`local out = {} for i, m in ipairs(r.methods) do out[i] = m end
+			assert(#r.methods == 2 and table.concat(out, " ") == "eth_call eth_getLogs" and r.block == 20 and r.end_block == 31 and r.class == nil and r.path == nil)`},
+		{"EVM, a block beyond 32 bits", policies.Request{Protocol: "evm", Methods: []string{"eth_call"}, Start: 1 << 40, End: 1<<40 + 1},
+			`assert(r.block == 2^40 and r.end_block == 2^40 + 1)`},
+	} {
+		run(t, c.name, func(t *testing.T) {
+			p := load(t, returning("local r = request "+c.body+" return {servers[2]}"), nil)
+			f := fleet(2)
+			if got := names(p.Order(&c.request, f, 2)); got != "b" {
+				t.Errorf("the order is %s: %s", got, p.Report().LastFailure)
+			}
+		})
+	}
+}
+
 // Whatever a script does, the request gets the built-in order, and what was
 // wrong is counted.
 func TestBadScripts(t *testing.T) {
