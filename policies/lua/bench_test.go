@@ -27,7 +27,8 @@ function select(request, servers)
   end
   return picked
 end`,
-	"score": "function score(request, s) return -s.sessions / s.weight end",
+	"sorted": returning(`return sort_by(servers, "lag")`),
+	"score":  "function score(request, s) return -s.sessions / s.weight end",
 }
 
 // BenchmarkOrder is one call of a script.

@@ -31,7 +31,7 @@ func (v *vm) open() {
 	L.G.Registry.RawSetString("_LOADED", lua.LNil)
 	v.library(globals, map[string]lua.LGFunction{
 		"pairs": v.pairs, "ipairs": v.ipairs, "next": v.next, concatName: v.concat,
-		"include": v.include, "hash": v.hash, "now": v.clock, "log": v.log, "counter": v.count, "print": v.print,
+		"include": v.include, "hash": v.hash, "now": v.clock, "log": v.log, "counter": v.count, "print": v.print, "sort_by": v.sortBy,
 	})
 
 	for _, name := range []string{"pcall", "xpcall"} {

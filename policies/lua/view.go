@@ -129,6 +129,41 @@ func (f *liveField) value(n float64) lua.LValue {
 	return lua.LNumber(n)
 }
 
+// kind is that of the values.
+func (f *liveField) kind() lua.LValueType {
+	if f.flag {
+		return lua.LTBool
+	}
+	return lua.LTNumber
+}
+
+// liveFieldOf is the field of that name, nil for none.
+func liveFieldOf(name string) *liveField {
+	for i := range liveFields {
+		if liveFields[i].name == name {
+			return &liveFields[i]
+		}
+	}
+	return nil
+}
+
+// serverAt is the server that a value of the script shows, nil for anything
+// else; i is its place in a list, which it mostly has among the servers of the
+// call too.
+func (v *vm) serverAt(value lua.LValue, i int) *serverView {
+	t, ok := value.(*lua.LTable)
+	switch {
+	case !ok:
+		return nil
+	case i < len(v.shown) && v.shown[i].table == t:
+		return v.shown[i]
+	}
+	if w := v.views[t]; w != nil {
+		return w.server
+	}
+	return nil
+}
+
 func flag(on bool) float64 {
 	if on {
 		return 1
@@ -241,10 +276,8 @@ func (w *serverView) rare(name string) lua.LValue {
 	if value := w.fixed(name); value != nil {
 		return value
 	}
-	for i := range liveFields {
-		if f := &liveFields[i]; f.name == name && w.now != nil {
-			return f.value(f.read(w.now))
-		}
+	if f := liveFieldOf(name); f != nil && w.now != nil {
+		return f.value(f.read(w.now))
 	}
 	return nil
 }

@@ -226,22 +226,20 @@ func (v *vm) chosen(list []*policies.Server) ([]*policies.Server, *failure) {
 	}
 	list = list[:0]
 	for i := 1; i <= n; i++ {
-		item, ok := t.RawGetInt(i).(*lua.LTable)
-		if !ok {
-			return nil, nonsense("a %s value at place %d", t.RawGetInt(i).Type(), i)
-		}
-		w := v.views[item]
-		if w == nil || w.server == nil {
+		item := t.RawGetInt(i)
+		w := v.serverAt(item, i-1)
+		switch {
+		case item.Type() != lua.LTTable:
+			return nil, nonsense("a %s value at place %d", item.Type(), i)
+		case w == nil:
 			return nil, nonsense("a table that is no server at place %d", i)
+		case w.call != v.call || w.now == nil:
+			return nil, nonsense("server %q at place %d, which it was not given", w.name, i)
+		case w.place < 0:
+			return nil, nonsense("server %q twice", w.name)
 		}
-		if w.server.call != v.call || w.server.now == nil {
-			return nil, nonsense("server %q at place %d, which it was not given", w.server.name, i)
-		}
-		if w.server.place < 0 {
-			return nil, nonsense("server %q twice", w.server.name)
-		}
-		w.server.place = -1
-		list = append(list, w.server.now)
+		w.place = -1
+		list = append(list, w.now)
 	}
 	if n == 0 {
 		if key, _ := t.Next(lua.LNil); key != lua.LNil {

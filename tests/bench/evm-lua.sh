@@ -5,13 +5,14 @@
 #   EVMLOAD=evmload       the load generator, which also plays the nodes
 #   FLOTILLA=./flotilla
 #   NODES="2 8"           how many nodes a listener has, one table row each
+#   POLICIES="none ..."   which policies: none, round_robin, as-it-is, score, select; "none" is always needed
 #   SECONDS_EACH=3        how long each run takes, after one second that does not count
 #   ROUNDS=5              how often
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 evmload=${EVMLOAD:-evmload} flotilla=${FLOTILLA:-./flotilla}
 each=${SECONDS_EACH:-3} rounds=${ROUNDS:-5} nodes=${NODES:-2 8}
-policies="none round_robin as-it-is score select"
+policies=${POLICIES:-none round_robin as-it-is score select}
 
 work=$(mktemp -d)
 pids=()
