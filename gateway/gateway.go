@@ -16,6 +16,7 @@ import (
 	"flotilla/gateway/config"
 	"flotilla/gateway/ship/dial"
 	"flotilla/gateway/tlsfiles"
+	"flotilla/policies/choice"
 )
 
 // Options are what a caller may add to a configuration.
@@ -139,7 +140,7 @@ func (g *gateway) publish(change func(*admin.State)) {
 	s := &admin.State{Single: g.cfg.Single, Revision: g.revision, ReloadOK: true, Control: g.control}
 	for _, cfg := range g.cfg.Listeners {
 		l := g.listeners[cfg.Name]
-		entry := admin.Listener{Config: cfg, Fleet: l.fleet, Policy: l.parts.Load().running, Explain: l.explain, Sessions: l.describe}
+		entry := admin.Listener{Config: cfg, Fleet: l.fleet, Policy: l.parts.Load().running, Sessions: l.describe}
 		if certs := l.tls.now.Load(); certs != nil {
 			entry.Certificates = certs
 		}
@@ -149,11 +150,14 @@ func (g *gateway) publish(change func(*admin.State)) {
 				entry.ChainAPICertificates = certs
 			}
 		}
+		entry.Explain = func(text []byte) (choice.Answer, error) { return l.explain(entry.ChainAPI, text) }
 		s.Listeners = append(s.Listeners, entry)
 	}
 	for _, cfg := range g.cfg.EVM {
 		l := g.evm[cfg.Name]
-		entry := admin.EVM{Config: cfg, Listener: l.Listener}
+		entry := admin.EVM{Config: cfg, Listener: l.Listener, Policy: l.policy.running}
+		policy := l.policy.name()
+		entry.Explain = func(text []byte) (choice.Answer, error) { return l.explain(policy, text) }
 		if certs := l.tls.now.Load(); certs != nil {
 			entry.Certificates = certs
 		}

@@ -8,7 +8,6 @@ import (
 	"flotilla/gateway/pipeline"
 	"flotilla/policies"
 	"flotilla/stages"
-	"flotilla/stages/explain"
 	"flotilla/stages/selection"
 )
 
@@ -129,10 +128,4 @@ func (l *listener) adopt(p *parts) {
 	for _, way := range p.pipeline.Order() {
 		l.log.Debug("pipeline", "order", way)
 	}
-}
-
-// explain tells what the listener would do with a request.
-func (l *listener) explain(q explain.Question) explain.Answer {
-	p := l.parts.Load()
-	return explain.Ask(l.fleet, explain.Policy{Name: p.name(), Running: p.running, Selection: p.selection}, q)
 }

@@ -248,7 +248,7 @@ func TestStickyHeader(t *testing.T) {
 // BenchmarkOrder is one pick out of so many servers.
 func BenchmarkOrder(b *testing.B) {
 	for _, name := range policies.Names() {
-		for _, n := range []int{8, 1000} {
+		for _, n := range []int{8, 64, 1000} {
 			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
 				var f []*policies.Server
 				for i := range n {

@@ -22,6 +22,9 @@ type Request struct {
 	Headers map[string]string
 	// Dry: somebody asks what would happen. Nothing is remembered of it.
 	Dry bool
+	// Notes are what a policy has to tell of a dry question besides its order,
+	// each the rest of a sentence about its script.
+	Notes []string
 
 	// Start is the first block that is still to be served and End the end,
 	// exclusive; both NoBlock when the request names no block.

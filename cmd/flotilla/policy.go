@@ -12,7 +12,10 @@ import (
 	"strings"
 	"time"
 
+	"flotilla/chainapi"
 	"flotilla/gateway/config"
+	"flotilla/gateway/evm"
+	"flotilla/policies/choice"
 	"flotilla/policies/trial"
 	"flotilla/stages/explain"
 
@@ -95,9 +98,10 @@ func newPolicyExplainCommand() *cobra.Command {
 		Short: "Ask a running gateway which servers it would choose, and why",
 		Long: `Ask a running gateway which servers it would choose for a request, and why, step by step.
 
---request is a JSON object; its fields are ` + explain.Fields + `.
-Without start_block it is a client that has just connected. The admin port is the one of --config, unless --admin
-names another.`,
+--request is JSON. For SHiP it is an object; its fields are ` + explain.Fields + `.
+Without start_block it is a client that has just connected. An object with a path is a request to the chain API of the
+listener; its fields are ` + chainapi.ImaginedFields + `. For EVM it is the JSON-RPC body, a call or a batch, or an
+object with ` + evm.ImaginedFields + `. The admin port is the one of --config, unless --admin names another.`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if admin == "" || listener == "" {
@@ -132,10 +136,17 @@ func explained(cfg *config.Config, admin, listener string) (string, string, erro
 		admin = dialable(cfg.Admin.Address)
 	}
 	if listener == "" {
-		if len(cfg.Listeners) > 1 {
-			return "", "", usageError{errors.New("the configuration has several listeners; give --listener NAME")}
+		var names []string
+		for _, l := range cfg.Listeners {
+			names = append(names, l.Name)
 		}
-		listener = cfg.Listeners[0].Name
+		for _, l := range cfg.EVM {
+			names = append(names, l.Name)
+		}
+		if len(names) != 1 {
+			return "", "", usageError{fmt.Errorf("the configuration has several listeners; give --listener with one of %s", strings.Join(names, ", "))}
+		}
+		listener = names[0]
 	}
 	return admin, listener, nil
 }
@@ -166,11 +177,15 @@ func explainPolicy(ctx context.Context, out io.Writer, admin, listener, request 
 		_, err := out.Write(body)
 		return err
 	}
-	var a explain.Answer
+	var a choice.Answer
 	if err := json.Unmarshal(body, &a); err != nil {
 		return fmt.Errorf("the answer of %s cannot be read: %w", admin, err)
 	}
-	fmt.Fprintf(out, "listener %s, head %d, LIB %d\n", a.Listener, a.Head, a.LIB)
+	fmt.Fprintf(out, "listener %s, head %d", a.Listener, a.Head)
+	if a.Protocol != "evm" {
+		fmt.Fprintf(out, ", LIB %d", a.LIB)
+	}
+	fmt.Fprintln(out)
 	for i, step := range a.Steps {
 		fmt.Fprintf(out, "%2d. %s\n", i+1, step)
 	}

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"flotilla/gateway/config"
-	"flotilla/stages/explain"
+	"flotilla/policies/choice"
 )
 
 func writeFile(t *testing.T, name, text string) string {
@@ -24,7 +24,7 @@ func writeFile(t *testing.T, name, text string) string {
 }
 
 func TestPolicyTest(t *testing.T) {
-	rack := writeFile(t, "s.lua", "function score(r, s) return s.labels.rack == 'r2' and 1 or 0 end")
+	rack := writeFile(t, "s.lua", "function score(r, s) return s.labels.rack == 'r1' and 1 or 0 end")
 	drop := writeFile(t, "s.lua", "function select(r, s) return {s[2]} end")
 	broken := writeFile(t, "s.lua", "function select(r, s) return s[1].nothing end")
 	cases := func(expect string) string {
@@ -35,10 +35,10 @@ func TestPolicyTest(t *testing.T) {
 		says               []string
 		fails              string
 	}{
-		{"its own cases", rack, "", []string{"before  r1-big, r1-small, r2-big", "after   r2-big, r1-big, r1-small", "took "}, ""},
+		{"its own cases", rack, "", []string{"before  r2-big, r1-small, r1-big", "after   r1-small, r1-big, r2-big", "took "}, ""},
 		{"as expected", drop, cases(`["b"]`), []string{"before  a, b", "after   b", "drops   a"}, ""},
 		{"not as expected", drop, cases(`["a"]`), []string{"WRONG   a was expected"}, "1 of 1 cases"},
-		{"a script that fails", broken, "", []string{`FAILED  `, `no field "nothing"`, "after   r1-big"}, "2 of 2 cases"},
+		{"a script that fails", broken, "", []string{`FAILED  `, `no field "nothing"`, "after   r2-big"}, "2 of 2 cases"},
 		{"no script", "nothing.lua", "", nil, "nothing.lua"},
 		{"no cases", rack, "nothing.hcl", nil, "nothing.hcl"},
 		{"a bad case", rack, cases("["), nil, "c.hcl:"},
@@ -68,7 +68,7 @@ func TestPolicyExplain(t *testing.T) {
 		case r.URL.Query().Get("request") == "{":
 			http.Error(w, "request is not what is expected", http.StatusBadRequest)
 		default:
-			_ = json.NewEncoder(w).Encode(explain.Answer{Listener: "eos", Head: 9, Steps: []string{"first", "second"}})
+			_ = json.NewEncoder(w).Encode(choice.Answer{Listener: "eos", Head: 9, Steps: []string{"first", "second"}})
 		}
 	}))
 	defer s.Close()

@@ -14,7 +14,7 @@ import (
 	"flotilla/gateway/fleet"
 	"flotilla/gateway/ship/session"
 	"flotilla/policies"
-	"flotilla/stages/explain"
+	"flotilla/policies/choice"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -45,9 +45,11 @@ type State struct {
 type Listener struct {
 	Config *config.Listener
 	Fleet  *fleet.Fleet
-	// Policy is the one that runs, and Explain tells what it would say.
-	Policy  policies.Policy
-	Explain func(explain.Question) explain.Answer
+	// Policy is the one that runs.
+	Policy policies.Policy
+	// Explain tells which servers a request would go to, and why. The request is
+	// JSON, in words of the listener's protocols; the error is about that.
+	Explain func(request []byte) (choice.Answer, error)
 	// Certificates is nil for a plaintext port.
 	Certificates Certificates
 	// Sessions describes the clients.

@@ -29,7 +29,7 @@ func withAPI(t *testing.T, l *Listener, up int, apis ...string) {
 	done.Go(func() { l.ChainAPI.Run(ctx) })
 	t.Cleanup(func() { cancel(); done.Wait() })
 	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
-		if n, _ := apiReady(l.ChainAPI); n == up {
+		if n, _ := apiReady(l.ChainAPI); n == up && len(l.ChainAPI.View().APIs) > 0 {
 			return
 		}
 		if time.Now().After(end) {

@@ -120,7 +120,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		}
 		collect(out, listenerMetrics, l, names, name)
 		collect(out, listenerCertificateMetrics, l, names, name)
-		collect(out, policyMetrics, l, names, name)
+		collect(out, policyMetrics, l.Policy, names, name)
 		for j := range l.view.Upstreams {
 			u := upstreamSubject{&l.view.Upstreams[j], l.view, j, now}
 			if u.Removed {

@@ -5,6 +5,8 @@ import (
 
 	"flotilla/gateway/config"
 	"flotilla/gateway/evm"
+	"flotilla/policies"
+	"flotilla/policies/choice"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -13,6 +15,9 @@ import (
 type EVM struct {
 	Config   *config.EVM
 	Listener *evm.Listener
+	// Policy and Explain are as those of Listener.
+	Policy  policies.Policy
+	Explain func(request []byte) (choice.Answer, error)
 	// Certificates is nil for a plaintext port.
 	Certificates Certificates
 }
@@ -123,6 +128,7 @@ func collectEVM(out chan<- prometheus.Metric, st *State, now time.Time) {
 		name := []string{l.Config.Name}
 		collect(out, evmMetrics, l, listenerLabels, name)
 		collect(out, evmCertificateMetrics, l, listenerLabels, name)
+		collect(out, policyMetrics, l.Policy, listenerLabels, name)
 		for _, n := range l.view.Nodes {
 			collect(out, evmNodeMetrics, evmNode{n, l.view.Tip, now}, evmNodeLabels, []string{l.Config.Name, n.Server.Name})
 		}

@@ -8,33 +8,34 @@ import (
 	"path/filepath"
 
 	"flotilla/policies"
-	"flotilla/stages/explain"
+	"flotilla/policies/choice"
 )
-
-// report is how the listener's policy does; false for one that cannot fail.
-func (l *Listener) report() (policies.Report, bool) {
-	if r, ok := l.Policy.(policies.Reporter); ok {
-		return r.Report(), true
-	}
-	return policies.Report{}, false
-}
 
 // withPolicies adds a line to a readiness answer for each script that is
 // switched off. It does not make a listener unready: the built-in policy
-// serves.
-func withPolicies(a answer, listeners ...Listener) answer {
-	for i := range listeners {
-		l := &listeners[i]
-		if r, ok := l.report(); ok && r.Off {
-			a.body = fmt.Appendf(bytes.Clone(a.body), "policy of %s: %s is switched off after failures, %s decides: %s\n",
-				l.Config.Name, r.Script, policies.Default, oneLine(r.LastFailure))
+// serves. listeners are those of SHiP, and evm the others.
+func withPolicies(a answer, listeners []Listener, evm []EVM) answer {
+	add := func(name string, p policies.Policy) {
+		r, ok := p.(policies.Reporter)
+		if !ok {
+			return
 		}
+		if r := r.Report(); r.Off {
+			a.body = fmt.Appendf(bytes.Clone(a.body), "policy of %s: %s is switched off after failures, %s decides: %s\n",
+				name, r.Script, policies.Default, oneLine(r.LastFailure))
+		}
+	}
+	for i := range listeners {
+		add(listeners[i].Config.Name, listeners[i].Policy)
+	}
+	for i := range evm {
+		add(evm[i].Config.Name, evm[i].Policy)
 	}
 	return a
 }
 
 // policyMetrics are those of listeners whose policy is a script.
-var policyMetrics = []metric[listenerSubject]{
+var policyMetrics = []metric[policies.Policy]{
 	scripted("flotilla_policy_calls_total", counter, "Calls of the policy's script.", nil,
 		func(r policies.Report, to sink, script string) { to.value(float64(r.Calls), script) }),
 	scripted("flotilla_policy_errors_total", counter, "Calls of the policy's script after which the built-in policy decided.", []string{"kind"},
@@ -54,32 +55,33 @@ var policyMetrics = []metric[listenerSubject]{
 }
 
 // scripted is a family about a script.
-func scripted(name string, kind kind, help string, labels []string, read func(policies.Report, sink, string)) metric[listenerSubject] {
-	return metric[listenerSubject]{family{name, kind, help, append([]string{"script"}, labels...)},
-		func(l listenerSubject, to sink) {
-			if r, ok := l.report(); ok {
-				read(r, to, filepath.Base(r.Script))
+func scripted(name string, kind kind, help string, labels []string, read func(policies.Report, sink, string)) metric[policies.Policy] {
+	return metric[policies.Policy]{family{name, kind, help, append([]string{"script"}, labels...)},
+		func(p policies.Policy, to sink) {
+			if r, ok := p.(policies.Reporter); ok {
+				report := r.Report()
+				read(report, to, filepath.Base(report.Script))
 			}
 		}}
 }
 
-// explainOf tells which servers a listener would choose for the request in the
-// query, and why: GET /api/v1/listeners/NAME/explain?request={...}.
+// explainOf tells which servers a listener of any protocol would choose for the
+// request in the query, and why: GET /api/v1/listeners/NAME/explain?request={...}.
 func explainOf(name string) route {
 	return func(st *State, r *http.Request) answer {
-		l := st.listener(name)
-		if l == nil || l.Explain == nil {
+		var ask func([]byte) (choice.Answer, error)
+		if l := st.listener(name); l != nil {
+			ask = l.Explain
+		} else if l := st.evmListener(name); l != nil {
+			ask = l.Explain
+		}
+		if ask == nil {
 			return notFound
 		}
-		var q explain.Question
-		if text := r.URL.Query().Get("request"); text != "" {
-			d := json.NewDecoder(bytes.NewReader([]byte(text)))
-			d.DisallowUnknownFields()
-			if err := d.Decode(&q); err != nil {
-				return line(http.StatusBadRequest, "request is not what is expected: %s; fields are %s", oneLine(err.Error()), explain.Fields)
-			}
+		a, err := ask([]byte(r.URL.Query().Get("request")))
+		if err != nil {
+			return line(http.StatusBadRequest, "%s", oneLine(err.Error()))
 		}
-		a := l.Explain(q)
 		body, err := json.MarshalIndent(&a, "", "  ")
 		if err != nil {
 			return line(http.StatusInternalServerError, "%s", oneLine(err.Error()))

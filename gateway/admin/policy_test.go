@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"flotilla/policies"
+	"flotilla/policies/choice"
 	"flotilla/policies/lua"
 	"flotilla/stages/explain"
-	"flotilla/stages/selection"
 )
 
 // scriptedPool is a pool of two nodes whose policy is a script.
@@ -26,8 +26,14 @@ func scriptedPool(t *testing.T, script string) (Listener, *lua.Policy) {
 	}
 	l := pool("eos", down("a"), down("b"))
 	l.Policy = p
-	l.Explain = func(q explain.Question) explain.Answer {
-		return explain.Ask(l.Fleet, explain.Policy{Name: "lua", Running: p, Selection: selection.With(l.Config, p)}, q)
+	l.Explain = func(text []byte) (choice.Answer, error) {
+		var q explain.Question
+		if len(text) > 0 {
+			if err := json.Unmarshal(text, &q); err != nil {
+				return choice.Answer{}, err
+			}
+		}
+		return explain.Ask(l.Fleet, "lua", p, q), nil
 	}
 	return l, p
 }
@@ -79,11 +85,11 @@ func TestExplainRoute(t *testing.T) {
 		return get(t, s, "/api/v1/listeners/eos/explain?request="+url.QueryEscape(request))
 	}
 	code, text := ask(`{"start_block": 5, "client": "10.0.0.1"}`)
-	var a explain.Answer
+	var a choice.Answer
 	if err := json.Unmarshal([]byte(text), &a); err != nil || code != http.StatusOK {
 		t.Fatalf("%d %s: %v", code, text, err)
 	}
-	if a.Listener != "eos" || a.Policy != "lua" || a.Script.File != "policies/s.lua" || len(a.Servers) != 2 || a.Plan != "hold" || *a.Request.StartBlock != 5 {
+	if a.Listener != "eos" || a.Policy != "lua" || a.Script.File != "policies/s.lua" || len(a.Servers) != 2 || a.Plan != "hold" {
 		t.Errorf("the answer is %s", text)
 	}
 	for _, c := range []struct {
@@ -93,8 +99,7 @@ func TestExplainRoute(t *testing.T) {
 		{"/api/v1/listeners/eos/explain", `"listener": "eos"`, 200},
 		{"/api/v1/listeners/wax/explain", "not found", 404},
 		{"/api/v1/listeners/eos/other", "not found", 404},
-		{"/api/v1/listeners/eos/explain?request={", "start_block", 400},
-		{"/api/v1/listeners/eos/explain?request=" + url.QueryEscape(`{"startblock":5}`), "startblock", 400},
+		{"/api/v1/listeners/eos/explain?request={", "JSON", 400},
 		{"/api/v1/listeners/eos/explain?request=" + url.QueryEscape(`{"start_block":-5}`), "start_block", 400},
 	} {
 		if code, text := get(t, s, c.path); code != c.code || !strings.Contains(text, c.says) {

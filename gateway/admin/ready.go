@@ -58,7 +58,7 @@ func checkScope(st *State, of *Listener, r *http.Request, notReady string) (a an
 
 // ready is the check over all listeners.
 func ready(st *State, r *http.Request) answer {
-	return withPolicies(readyAll(st, r), st.Listeners...)
+	return withPolicies(readyAll(st, r), st.Listeners, st.EVM)
 }
 
 func readyAll(st *State, r *http.Request) answer {
@@ -115,9 +115,9 @@ func readyOf(name string) route {
 		}
 		v := l.Fleet.View()
 		if why := unready(l, v, history); why != "" {
-			return withPolicies(line(http.StatusServiceUnavailable, "not ready (%s): %s", name, why), *l)
+			return withPolicies(line(http.StatusServiceUnavailable, "not ready (%s): %s", name, why), []Listener{*l}, nil)
 		}
-		return withPolicies(line(http.StatusOK, "ready (%s): %d upstream(s) online", name, v.Online()), *l)
+		return withPolicies(line(http.StatusOK, "ready (%s): %d upstream(s) online", name, v.Online()), []Listener{*l}, nil)
 	}
 }
 
@@ -130,11 +130,11 @@ func readyEVM(st *State, name string) answer {
 	case st.Draining:
 		return line(http.StatusServiceUnavailable, "not ready: shutting down")
 	}
-	n := len(l.Listener.View().Pool)
-	if n == 0 {
-		return line(http.StatusServiceUnavailable, "not ready (%s): no upstreams online", name)
+	a := line(http.StatusServiceUnavailable, "not ready (%s): no upstreams online", name)
+	if n := len(l.Listener.View().Pool); n > 0 {
+		a = line(http.StatusOK, "ready (%s): %d upstream(s) online", name, n)
 	}
-	return line(http.StatusOK, "ready (%s): %d upstream(s) online", name, n)
+	return withPolicies(a, nil, []EVM{*l})
 }
 
 // unready is why a listener is not ready (M20), "" when it is. An outage of

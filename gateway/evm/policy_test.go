@@ -1,6 +1,8 @@
 package evm
 
 import (
+	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -9,6 +11,7 @@ import (
 	"flotilla/gateway/evm/jsonrpc"
 	"flotilla/gateway/evm/upstream"
 	"flotilla/policies"
+	"flotilla/policies/lua"
 
 	"github.com/valyala/fasthttp"
 )
@@ -154,6 +157,57 @@ func TestPolicyAllocatesNothing(t *testing.T) {
 		}
 		if got := testing.AllocsPerRun(100, ask); got != 0 {
 			t.Errorf("%s: %v allocations a choice", name, got)
+		}
+	}
+}
+
+// scripted is a policy whose script is this.
+func scripted(tb testing.TB, script string) policies.Policy {
+	tb.Helper()
+	p := &lua.Policy{Script: "s.lua", Timeout: "1s"}
+	if err := p.Load(func(string) (string, error) { return script, nil }); err != nil {
+		tb.Fatal(err)
+	}
+	if err := p.Provision(policies.Env{Log: slog.New(slog.DiscardHandler)}); err != nil {
+		tb.Fatal(err)
+	}
+	return p
+}
+
+// BenchmarkScript is a choice by a script, out of two nodes and out of eight.
+func BenchmarkScript(b *testing.B) {
+	scripts := []struct{ name, text string }{
+		{"as it is", "function select(request, servers) return servers end"},
+		{"score", `function score(request, server) return server.labels.rack == "r1" and 1 or 0 end`},
+		{"select", `
+function select(request, servers)
+  local picked = {}
+  for _, s in ipairs(servers) do
+    if s.lag < 3 and s.errors < 10 then picked[#picked + 1] = s end
+  end
+  table.sort(picked, function(a, b) return a.labels.rack == "r1" and b.labels.rack ~= "r1" end)
+  return picked
+end`},
+	}
+	j := &job{from: &net.TCPAddr{IP: net.ParseIP("10.0.0.9"), Port: 4711}}
+	call, need := jsonrpc.Call{Method: []byte("eth_call")}, jsonrpc.Need{Head: true}
+	for _, count := range []int{2, 8} {
+		var nodes [][3]uint64
+		for range count {
+			nodes = append(nodes, [3]uint64{100, 0, 1})
+		}
+		v := numbered(pool(nodes...))
+		for i, n := range v.Nodes {
+			n.Server.Labels = map[string]string{"rack": []string{"r1", "r2"}[i%2]}
+		}
+		for _, script := range scripts {
+			b.Run(fmt.Sprintf("%s/%d", script.name, count), func(b *testing.B) {
+				c := newChooser("main", scripted(b, script.text))
+				b.ReportAllocs()
+				for b.Loop() {
+					c.choose(v, want{}, j, &call, &need)
+				}
+			})
 		}
 	}
 }

@@ -25,15 +25,22 @@ type Stage interface {
 // Upward is a stage that takes part on the way from the client to a node.
 type Upward interface {
 	Stage
-	// Up is called for each client message, and again without one when a
-	// session needs another upstream (Exchange.Cause tells which).
+	// Up is called with Exchange.Cause Received once for each message of the
+	// client, acks included: whatever counts messages or requests counts these.
+	//
+	// With Connect and Replace a session asks where it could go now. It asks as
+	// often as it wants to know: several times for one choice, when others take
+	// slots meanwhile, ahead of a seam, and again and again while it is held. A
+	// stage decides each time, and counts nothing.
 	Up(x *Exchange) Step
 }
 
 // Downward is a stage that takes part on the way from a node to the client.
 type Downward interface {
 	Stage
-	// Down is called for each block result. It must not allocate.
+	// Down is called once for each block result that the stages before it let
+	// through. Before dedup, a block may come again from another upstream. It must
+	// not allocate.
 	Down(x *Exchange, r *Result) Step
 }
 

@@ -27,13 +27,14 @@ function select(request, servers)
   end
   return picked
 end`,
-	"score": "function score(request, s) return -s.sessions / s.weight end",
+	"sorted": returning(`return sort_by(servers, "lag")`),
+	"score":  "function score(request, s) return -s.sessions / s.weight end",
 }
 
 // BenchmarkOrder is one call of a script.
 func BenchmarkOrder(b *testing.B) {
 	for name, script := range benchmarks {
-		for _, n := range []int{8, 1000} {
+		for _, n := range []int{8, 64, 1000} {
 			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
 				p := load(b, script, nil)
 				f := fleet(n)

@@ -19,6 +19,7 @@ func FuzzScript(f *testing.F) {
 		returning("local s = 'x' while true do s = s .. s end"), "select = nil x = (('a'):rep(100)):find('(a*)*b')", "goto a ::a::",
 		"local t = setmetatable({}, {__index = function(t, k) return t[k] end}) function select(r, s) return t.x end",
 		returning("table.sort(servers, function(a, b) return a.lag > b.lag end) state.x = (state.x or 0) + 1 return servers"),
+		returning("return sort_by(servers, 'lag', true)"), returning("return sort_by(servers, function(s) return s.labels.rack end)"),
 		"include('s.lua')", "function select(...) return unpack({...}, 2) end", "return function() end", "\xff\x00", "x = 0x", "--[==[", `x = "\`,
 		returning("return string.format('%5.2f', 'x'):gsub('.', {a = 1})"), returning("error(setmetatable({}, {__tostring = error}))"),
 	} {

@@ -1,9 +1,11 @@
 package lua
 
 import (
+	"fmt"
 	"log/slog"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"flotilla/policies"
@@ -19,16 +21,19 @@ type runner struct {
 	// idle are states that no request uses.
 	idle chan *vm
 
+	// calls counts all of them.
+	calls atomic.Uint64
+	// strain rises with each failure and falls with each success; off is set
+	// when it is too much. They change under mu, and good calls of a script that
+	// never fails do without it.
+	strain atomic.Int64
+	off    atomic.Bool
+
 	mu sync.Mutex
-	// calls and failed count calls, those that came to nothing by kind.
-	calls  uint64
+	// failed counts calls that came to nothing, by kind.
 	failed map[Kind]uint64
 	last   *failure
 	lastAt time.Time
-	// strain rises with each failure and falls with each success; off is set
-	// when it is too much.
-	strain int
-	off    bool
 	// logged is when a failure was last logged, unlogged how many were not
 	// since.
 	logged   time.Time
@@ -55,7 +60,7 @@ const (
 
 // ask has the script order servers, which are in the built-in order.
 func (r *runner) ask(req *policies.Request, servers []*policies.Server) []*policies.Server {
-	if r.isOff() {
+	if r.off.Load() {
 		return servers
 	}
 	v, failed := r.take()
@@ -64,18 +69,27 @@ func (r *runner) ask(req *policies.Request, servers []*policies.Server) []*polic
 		if kept, failed = v.order(req, servers, r.limits); failed == nil {
 			servers = servers[:copy(servers, kept)]
 		}
-		r.give(v)
+		r.give(v, req.Dry)
 	}
-	if !req.Dry {
+	switch {
+	case !req.Dry:
 		r.judge(failed)
+	case failed != nil && failed.kind == KindEmpty:
+		note(req, "keeps no server, so %s decides", policies.Default)
+	case failed != nil:
+		note(req, "fails (%s), so %s decides: %s", failed.kind, policies.Default, failed.text)
 	}
 	return servers
 }
 
-func (r *runner) isOff() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.off
+// maxNotes is how many notes of a dry call are kept.
+const maxNotes = 20
+
+// note tells whoever asks what a script did in a dry call.
+func note(req *policies.Request, format string, args ...any) {
+	if len(req.Notes) < maxNotes {
+		req.Notes = append(req.Notes, fmt.Sprintf(format, args...))
+	}
 }
 
 // take is a state that nobody uses: requests never wait for each other.
@@ -96,13 +110,16 @@ func (r *runner) take() (*vm, *failure) {
 }
 
 // give takes a state back, unless it has ended in the middle of something, or
-// holds on to too much.
-func (r *runner) give(v *vm) {
+// holds on to too much. dry is that of the request.
+func (r *runner) give(v *vm, dry bool) {
 	g := v.guard
 	if g.over != "" || g.total > maxTotal {
 		return
 	}
 	if (g.used > weighSteps || g.spent > weighBytes || g.took > weighTime || v.call%weighEvery == 0) && v.weigh() > maxWeight {
+		if dry {
+			return
+		}
 		r.judge(&failure{kind: KindMemory, text: r.script + " holds on to too much between calls; use local variables, or the table state"})
 		return
 	}
@@ -114,11 +131,14 @@ func (r *runner) give(v *vm) {
 
 // judge counts the outcome of a call, nil for a good one.
 func (r *runner) judge(f *failure) {
+	r.calls.Add(1)
+	if f == nil && r.strain.Load() == 0 {
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.calls++
 	if f == nil {
-		r.strain = max(0, r.strain-1)
+		r.strain.Store(max(0, r.strain.Load()-1))
 		return
 	}
 	if r.failed == nil {
@@ -130,8 +150,8 @@ func (r *runner) judge(f *failure) {
 	}
 	now := time.Now()
 	r.last, r.lastAt = f, now
-	if r.strain += strainOf; r.strain >= maxStrain && !r.off {
-		r.off = true
+	if r.strain.Add(strainOf) >= maxStrain && !r.off.Load() {
+		r.off.Store(true)
 		r.log.Error("a policy script has failed again and again and is switched off until its file changes; the built-in policy decides",
 			"kind", string(f.kind), "error", f.text)
 	}
@@ -147,7 +167,7 @@ func (r *runner) judge(f *failure) {
 // Report is policies.Reporter.
 func (r *runner) Report() policies.Report {
 	r.mu.Lock()
-	out := policies.Report{Script: r.script, Off: r.off, Calls: r.calls, Failures: map[string]uint64{}}
+	out := policies.Report{Script: r.script, Off: r.off.Load(), Calls: r.calls.Load(), Failures: map[string]uint64{}}
 	for _, kind := range Kinds {
 		out.Failures[string(kind)] = r.failed[kind]
 	}

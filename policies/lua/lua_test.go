@@ -150,6 +150,12 @@ end`, "bdac"},
 			assert(tostring(12) == "12" and tonumber("0x10") == 16 and math.floor(2.5) == 2)
 			assert(math.random() < 1 and math.random(3) <= 3 and math.random(5, 5) == 5)
 			return {servers[2]}`), "b"},
+		{"sort_by a field", returning("return sort_by(servers, 'sessions', true)"), "dcba"},
+		{"sort_by a rare field", returning("return sort_by(servers, 'la' .. 'tency', true)"), "dcba"},
+		{"sort_by a text", returning("local t = {servers[3], servers[1], servers[2]} sort_by(t, 'name') return t"), "abc"},
+		{"sort_by a boolean, equal ones as they were", returning("return sort_by(servers, function(s) return s.labels.rack == 'r1' end, true)"), "bdac"},
+		{"sort_by, and some have no key", returning("return sort_by(servers, function(s) if s.sessions > 1 then return -s.sessions end end)"), "dcab"},
+		{"sort_by of no servers", returning("local t = sort_by({{n = 2}, {n = 1}, {}}, 'n') assert(t[1].n == 1 and t[3].n == nil and #sort_by({}, 'n') == 0) return {servers[2]}"), "b"},
 		{"hash", returning(`
 			assert(hash("alice") == hash("alice") and hash("alice") ~= hash("bob") and hash("") >= 0 and hash("x") < 2^32 and hash("x") % 1 == 0)
 			return {servers[2]}`), "b"},
@@ -176,6 +182,33 @@ end`, "bdac"},
 			}
 			if got := failures(p); got != "" {
 				t.Errorf("the failures are %s: %s", got, p.Report().LastFailure)
+			}
+		})
+	}
+}
+
+// What the chain API and EVM say of a request.
+func TestFieldsOfOtherProtocols(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		request policies.Request
+		body    string
+	}{
+		{"chain API, a block", policies.Request{Protocol: "chain_api", Class: "block", Path: "/v1/chain/get_block", Start: 7, End: 8},
+			`assert(r.protocol == "chain_api" and r.class == "block" and r.path == "/v1/chain/get_block" and r.block == 7 and r.start_block == 7 and r.end_block == 8)`},
+		{"chain API, state", policies.Request{Protocol: "chain_api", Class: "state", Path: "/v1/chain/get_account", Start: policies.NoBlock, End: policies.NoBlock},
+			`assert(r.class == "state" and r.block == nil and r.start_block == 4294967295 and #r.methods == 0)`},
+		{"EVM, a batch", policies.Request{Protocol: "evm", Methods: []string{"eth_call", "eth_getLogs"}, Start: 20, End: 31},
+			`local out = {} for i, m in ipairs(r.methods) do out[i] = m end
+			assert(#r.methods == 2 and table.concat(out, " ") == "eth_call eth_getLogs" and r.block == 20 and r.end_block == 31 and r.class == nil and r.path == nil)`},
+		{"EVM, a block beyond 32 bits", policies.Request{Protocol: "evm", Methods: []string{"eth_call"}, Start: 1 << 40, End: 1<<40 + 1},
+			`assert(r.block == 2^40 and r.end_block == 2^40 + 1)`},
+	} {
+		run(t, c.name, func(t *testing.T) {
+			p := load(t, returning("local r = request "+c.body+" return {servers[2]}"), nil)
+			f := fleet(2)
+			if got := names(p.Order(&c.request, f, 2)); got != "b" {
+				t.Errorf("the order is %s: %s", got, p.Report().LastFailure)
 			}
 		})
 	}
@@ -257,6 +290,16 @@ func TestBadScripts(t *testing.T) {
 		{"concatenating nil", "return 'x' .. servers[1].labels.none", "error", "s.lua:2: attempt to concatenate a nil value"},
 		{"a misspelt field", "return servers[1].lable.rack", "error", `no field "lable"`},
 		{"an unknown function", "return servers[1]:kick()", "error", "kick"},
+		{"sort_by of a server", "return sort_by(servers[1], 'name')", "error", "cannot be changed"},
+		{"sort_by a field that is not there", "return sort_by(servers, 'lable')", "error", `no field "lable"`},
+		{"sort_by tables", "return sort_by(servers, 'labels')", "error", "a key is a table value"},
+		{"sort_by numbers and texts", "return sort_by(servers, function(s) return s.name == 'b' and 1 or 'x' end)", "error", "one key is a string value and another a number value"},
+		{"sort_by a number", "return sort_by(servers, 5)", "error", "name of a field"},
+		{"sort_by of numbers", "return sort_by({1, 2}, 'n')", "error", "which has no fields"},
+		{"sort_by a function that fails", "return sort_by(servers, function(s) return s.none end)", "error", "s.lua:2"},
+		{"sort_by without end", "return sort_by(servers, function(s) while true do end end)", "instructions", ""},
+		{"sort_by of a long list again and again", "local t = {} for i = 1, 8000 do t[i] = {n = -i} end while true do sort_by(t, 'n') end", "", ""},
+		{"recursion through sort_by", "local function f() sort_by({1}, f) end f()", "error", ""},
 		{"hash of nothing", "return hash()", "error", "string expected"},
 		{"log at no level", "log('loud', 'x')", "error", "loud"},
 		{"a counter that falls", "counter('x', -1)", "error", "only rises"},
@@ -327,7 +370,7 @@ func TestEverythingThatIsThere(t *testing.T) {
 		log("info", table.concat(all, " "):sub(491))
 		return servers`), slog.New(slog.NewTextHandler(&log, nil)))
 	order(p, 1)
-	const want = "(concat) _G _VERSION assert counter error getmetatable hash include ipairs log math math.abs math.acos math.asin math.atan math.atan2 math.ceil math.cos math.cosh math.deg math.exp math.floor math.fmod math.frexp math.huge math.ldexp math.log math.log10 math.max math.min math.mod math.modf math.pi math.pow math.rad math.random math.sin math.sinh math.sqrt math.tan math.tanh next now pairs pcall print rawequal rawget select setmetatable state string string.byte string.char string.find string.format string.gmatch string.gsub string.len string.lower string.match string.rep string.reverse string.sub string.upper table table.concat table.getn table.insert table.maxn table.remove table.sort tonumber tostring type unpack xpcall"
+	const want = "(concat) _G _VERSION assert counter error getmetatable hash include ipairs log math math.abs math.acos math.asin math.atan math.atan2 math.ceil math.cos math.cosh math.deg math.exp math.floor math.fmod math.frexp math.huge math.ldexp math.log math.log10 math.max math.min math.mod math.modf math.pi math.pow math.rad math.random math.sin math.sinh math.sqrt math.tan math.tanh next now pairs pcall print rawequal rawget select setmetatable sort_by state string string.byte string.char string.find string.format string.gmatch string.gsub string.len string.lower string.match string.rep string.reverse string.sub string.upper table table.concat table.getn table.insert table.maxn table.remove table.sort tonumber tostring type unpack xpcall"
 	got := ""
 	for line := range strings.Lines(log.String()) {
 		_, text, _ := strings.Cut(line, `msg="`)
@@ -464,8 +507,18 @@ func TestDry(t *testing.T) {
 			t.Fatalf("the order is %s", got)
 		}
 	}
+	// Whoever asks is told instead, up to a bound.
+	notes := strings.Join(dry.Notes, "\n")
+	for _, says := range []string{"would set state.n", "would add 1 to the counter calls", "would log at level info: called"} {
+		if !strings.Contains(notes, says) {
+			t.Errorf("the notes lack %q: %s", says, notes)
+		}
+	}
+	if len(dry.Notes) > 20 {
+		t.Errorf("there are %d notes", len(dry.Notes))
+	}
 	report := p.Report()
-	if report.Calls != 0 || report.Counters["calls"] != 0 || log.Len() != 0 {
+	if report.Calls != 0 || len(report.Counters) != 0 || log.Len() != 0 {
 		t.Errorf("there are %+v and %s", report, log.String())
 	}
 }

@@ -10,7 +10,7 @@ import (
 // What a script can call. Everything that is not listed here is taken out, and
 // cannot be reached in another way.
 var (
-	allowedBase = []string{"_G", "_VERSION", "assert", "error", "getmetatable", "ipairs", "pcall", "rawequal", "rawget", "select",
+	allowedBase = []string{"_G", "_VERSION", "assert", "error", "getmetatable", "pcall", "rawequal", "rawget", "select",
 		"setmetatable", "tonumber", "tostring", "type", "unpack", "xpcall", "math", "string", "table"}
 	allowedText  = []string{"byte", "char", "len", "lower", "reverse", "sub", "upper"}
 	allowedTable = []string{"getn", "insert", "maxn", "remove"}
@@ -30,8 +30,8 @@ func (v *vm) open() {
 	// No module is found by anybody who gets hold of the registry.
 	L.G.Registry.RawSetString("_LOADED", lua.LNil)
 	v.library(globals, map[string]lua.LGFunction{
-		"pairs": v.pairs, "next": v.next, concatName: v.concat,
-		"include": v.include, "hash": v.hash, "now": v.clock, "log": v.log, "counter": v.count, "print": v.print,
+		"pairs": v.pairs, "ipairs": v.ipairs, "next": v.next, concatName: v.concat,
+		"include": v.include, "hash": v.hash, "now": v.clock, "log": v.log, "counter": v.count, "print": v.print, "sort_by": v.sortBy,
 	})
 
 	for _, name := range []string{"pcall", "xpcall"} {

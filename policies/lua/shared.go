@@ -102,6 +102,13 @@ func (s *shared) count(name string, by float64) (float64, error) {
 	return s.counters[name], nil
 }
 
+// counted is the value of a counter.
+func (s *shared) counted(name string) float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.counters[name]
+}
+
 // line logs a line of the script, unless there were too many.
 func (s *shared) line(level slog.Level, script, text string) {
 	s.mu.Lock()
@@ -134,6 +141,7 @@ func (v *vm) stateTable() *lua.LTable {
 	meta.RawSetString("__newindex", v.L.NewFunction(func(L *lua.LState) int {
 		name, value := L.CheckString(2), L.Get(3)
 		if v.dry() {
+			note(v.now.request, "would set state.%s", cut(name, 40))
 			return 0
 		}
 		if err := v.env.set(name, value); err != nil {
@@ -180,10 +188,17 @@ func (v *vm) log(L *lua.LState) int {
 		L.RaiseError("log: the level %q is none of debug, info, warn, error", cut(L.CheckString(1), 20))
 	}
 	text := L.ToStringMeta(L.CheckAny(2)).String()
-	if !v.dry() {
-		v.env.line(level, v.bundle.script, text)
-	}
+	v.line(level, text)
 	return 0
+}
+
+// line logs a line, unless the call is dry.
+func (v *vm) line(level slog.Level, text string) {
+	if v.dry() {
+		note(v.now.request, "would log at level %s: %s", strings.ToLower(level.String()), cut(text, maxLogText))
+		return
+	}
+	v.env.line(level, v.bundle.script, text)
 }
 
 // print is log at level info.
@@ -192,9 +207,7 @@ func (v *vm) print(L *lua.LState) int {
 	for i := range L.GetTop() {
 		parts = append(parts, L.ToStringMeta(L.Get(i+1)).String())
 	}
-	if !v.dry() {
-		v.env.line(slog.LevelInfo, v.bundle.script, strings.Join(parts, " "))
-	}
+	v.line(slog.LevelInfo, strings.Join(parts, " "))
 	return 0
 }
 
@@ -208,7 +221,9 @@ func (v *vm) count(L *lua.LState) int {
 	case !(by >= 0 && by <= 1e15):
 		L.RaiseError("counter: it only rises")
 	case v.dry():
-		by = 0
+		note(v.now.request, "would add %g to the counter %s", by, name)
+		L.Push(lua.LNumber(v.env.counted(name) + by))
+		return 1
 	}
 	value, err := v.env.count(name, by)
 	if err != nil {

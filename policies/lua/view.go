@@ -2,6 +2,7 @@ package lua
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 
 	"flotilla/policies"
@@ -128,6 +129,41 @@ func (f *liveField) value(n float64) lua.LValue {
 	return lua.LNumber(n)
 }
 
+// kind is that of the values.
+func (f *liveField) kind() lua.LValueType {
+	if f.flag {
+		return lua.LTBool
+	}
+	return lua.LTNumber
+}
+
+// liveFieldOf is the field of that name, nil for none.
+func liveFieldOf(name string) *liveField {
+	for i := range liveFields {
+		if liveFields[i].name == name {
+			return &liveFields[i]
+		}
+	}
+	return nil
+}
+
+// serverAt is the server that a value of the script shows, nil for anything
+// else; i is its place in a list, which it mostly has among the servers of the
+// call too.
+func (v *vm) serverAt(value lua.LValue, i int) *serverView {
+	t, ok := value.(*lua.LTable)
+	switch {
+	case !ok:
+		return nil
+	case i < len(v.shown) && v.shown[i].table == t:
+		return v.shown[i]
+	}
+	if w := v.views[t]; w != nil {
+		return w.server
+	}
+	return nil
+}
+
 func flag(on bool) float64 {
 	if on {
 		return 1
@@ -170,9 +206,12 @@ var serverNames = func() []string {
 
 // show has the view of a server ready for this call.
 func (v *vm) show(s *policies.Server, place int) *serverView {
+	for s.ID >= len(v.servers) {
+		v.servers = append(v.servers, nil)
+	}
 	w := v.servers[s.ID]
 	if w == nil || w.name != s.Name || w.endpoint != s.Endpoint || w.role != s.Role || w.priority != s.Priority ||
-		w.weight != s.Weight || w.maxSessions != s.MaxSessions || !maps.Equal(w.labels, s.Labels) {
+		w.weight != s.Weight || w.maxSessions != s.MaxSessions || !sameLabels(w.labels, s.Labels) {
 		if w != nil {
 			v.drop(w)
 		}
@@ -188,6 +227,11 @@ func (v *vm) show(s *policies.Server, place int) *serverView {
 	}
 	w.fresh = false
 	return w
+}
+
+// sameLabels compares labels, which are mostly the same map.
+func sameLabels(a, b map[string]string) bool {
+	return reflect.ValueOf(a).UnsafePointer() == reflect.ValueOf(b).UnsafePointer() || maps.Equal(a, b)
 }
 
 func (v *vm) newServer(s *policies.Server) *serverView {
@@ -232,10 +276,8 @@ func (w *serverView) rare(name string) lua.LValue {
 	if value := w.fixed(name); value != nil {
 		return value
 	}
-	for i := range liveFields {
-		if f := &liveFields[i]; f.name == name && w.now != nil {
-			return f.value(f.read(w.now))
-		}
+	if f := liveFieldOf(name); f != nil && w.now != nil {
+		return f.value(f.read(w.now))
 	}
 	return nil
 }
@@ -312,6 +354,40 @@ func textOrNil(text string) lua.LValue {
 		return lua.LNil
 	}
 	return lua.LString(text)
+}
+
+// small are numbers that need no memory of their own any more.
+var small = func() (list [1025]lua.LValue) {
+	for i := range list {
+		list[i] = lua.LNumber(i)
+	}
+	return list
+}()
+
+// ipairsNext is what ipairs goes on with. The interpreter's own allocates an
+// index for each item.
+func ipairsNext(L *lua.LState) int {
+	t, i := L.CheckTable(1), L.CheckInt(2)+1
+	value := t.RawGetInt(i)
+	if value == lua.LNil {
+		return 0
+	}
+	if i < len(small) {
+		L.Push(small[i])
+	} else {
+		L.Push(lua.LNumber(i))
+	}
+	L.Push(value)
+	return 2
+}
+
+// ipairs goes through a list.
+func (v *vm) ipairs(L *lua.LState) int {
+	t := L.CheckTable(1)
+	L.Push(v.ipairsFunction)
+	L.Push(t)
+	L.Push(small[0])
+	return 3
 }
 
 // pairs goes through a view as through any table.

@@ -1,6 +1,7 @@
 package lua
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -38,18 +39,28 @@ type vm struct {
 	}
 	request *view
 	// fields are those of servers that the script reads and that change.
-	fields   []*liveField
-	servers  map[int]*serverView
+	fields []*liveField
+	// servers are the views by the IDs of the servers, which are small; shown are
+	// those of the call, in the order of its servers.
+	servers  []*serverView
+	shown    []*serverView
 	views    map[*lua.LTable]*view
 	backings map[*lua.LTable]*view
 	dirty    []*view
 	passing  []*view
 	kept     []*policies.Server
-	scores   []float64
+	// rating calls rate for each server; nonsense is what is wrong with a score,
+	// and scores are the others.
+	rating   *lua.LFunction
+	nonsense string
+	scores   []scored
+	// sorting is room for table.sort.
+	sorting []lua.LValue
 
-	lazy         *lua.LTable
-	denied       *lua.LFunction
-	nextFunction *lua.LFunction
+	lazy   *lua.LTable
+	denied *lua.LFunction
+	// nextFunction and ipairsFunction are what pairs and ipairs go on with.
+	nextFunction, ipairsFunction *lua.LFunction
 }
 
 // failure is why a call came to nothing.
@@ -67,7 +78,7 @@ func newVM(b *bundle, env *shared) (*vm, error) {
 	v := &vm{
 		L:      lua.NewState(lua.Options{SkipOpenLibs: true, CallStackSize: maxCalls, RegistrySize: 1024, RegistryMaxSize: maxValues, RegistryGrowStep: 1024}),
 		bundle: b, env: env, included: map[string]lua.LValue{},
-		servers: map[int]*serverView{}, views: map[*lua.LTable]*view{}, backings: map[*lua.LTable]*view{},
+		views: map[*lua.LTable]*view{}, backings: map[*lua.LTable]*view{},
 	}
 	v.guard = &guard{Context: context.Background()}
 	v.L.SetContext(v.guard)
@@ -75,7 +86,9 @@ func newVM(b *bundle, env *shared) (*vm, error) {
 	v.lazy.RawSetString("__index", v.L.NewFunction(v.compute))
 	v.denied = v.L.NewFunction(func(L *lua.LState) int { L.RaiseError("%s", readOnly); return 0 })
 	v.open()
+	v.ipairsFunction = v.L.NewFunction(ipairsNext)
 	v.nextFunction = v.L.G.Global.RawGetString("next").(*lua.LFunction)
+	v.rating = v.L.NewFunction(v.rateAll)
 	v.request = v.newView(requestNames, v.requestField)
 	v.L.G.Global.RawSetString("state", v.stateTable())
 
@@ -143,22 +156,23 @@ func (v *vm) order(r *policies.Request, servers []*policies.Server, l limits) (k
 			delete(v.views, w.table)
 		}
 		v.passing = v.passing[:0]
-		for _, s := range servers {
-			v.servers[s.ID].now = nil
+		for _, w := range v.shown {
+			w.now = nil
 		}
 		v.L.SetTop(0)
 	}()
+	v.shown = v.shown[:0]
 	for i, s := range servers {
-		v.show(s, i)
+		v.shown = append(v.shown, v.show(s, i))
 	}
 	kept = append(v.kept[:0], servers...)
 	if v.rate != nil {
-		if kept, failed = v.rated(kept); failed != nil {
+		if kept, failed = v.rated(); failed != nil {
 			return nil, failed
 		}
 	}
 	if v.choose != nil && len(kept) > 0 {
-		if kept, failed = v.chosen(servers, kept); failed != nil {
+		if kept, failed = v.chosen(kept); failed != nil {
 			return nil, failed
 		}
 	}
@@ -169,34 +183,33 @@ func (v *vm) order(r *policies.Request, servers []*policies.Server, l limits) (k
 	return kept, nil
 }
 
-// run calls a function of the script with the request and another value.
-func (v *vm) run(f *lua.LFunction, arg lua.LValue) (lua.LValue, *failure) {
-	v.L.Push(f)
-	v.L.Push(v.request.table)
-	v.L.Push(arg)
-	if err := v.L.PCall(2, 1, nil); err != nil {
-		return nil, v.failed(err)
+// run calls the function that is on the stack below its arguments.
+func (v *vm) run(arguments, results int) *failure {
+	if err := v.L.PCall(arguments, results, nil); err != nil {
+		return v.failed(err)
 	}
-	value := v.L.Get(-1)
-	v.L.Pop(1)
 	if v.guard.exceeded() {
 		// It ended just then, or has caught the error.
-		return nil, &failure{kind: v.guard.over, text: v.bundle.script + ": " + v.guard.Err().Error()}
+		return &failure{kind: v.guard.over, text: v.bundle.script + ": " + v.guard.Err().Error()}
 	}
-	return value, nil
+	return nil
 }
 
-// chosen calls select. offered are the servers of the call, list those that it
-// gets, which it overwrites.
-func (v *vm) chosen(offered, list []*policies.Server) ([]*policies.Server, *failure) {
+// chosen calls select. list are the servers that it gets, which it
+// overwrites.
+func (v *vm) chosen(list []*policies.Server) ([]*policies.Server, *failure) {
 	arg := v.L.CreateTable(len(list), 0)
 	for _, s := range list {
 		arg.Append(v.servers[s.ID].table)
 	}
-	value, failed := v.run(v.choose, arg)
-	if failed != nil {
+	v.L.Push(v.choose)
+	v.L.Push(v.request.table)
+	v.L.Push(arg)
+	if failed := v.run(2, 1); failed != nil {
 		return nil, failed
 	}
+	value := v.L.Get(-1)
+	v.L.Pop(1)
 	nonsense := func(format string, args ...any) *failure {
 		return &failure{kind: KindResult, text: v.bundle.script + ": select returned " + fmt.Sprintf(format, args...)}
 	}
@@ -208,27 +221,25 @@ func (v *vm) chosen(offered, list []*policies.Server) ([]*policies.Server, *fail
 		return nil, nonsense("a single server or the request, a table of servers is expected")
 	}
 	n := t.MaxN()
-	if n > len(offered) {
-		return nil, nonsense("%d servers, and was given %d", n, len(offered))
+	if n > len(v.shown) {
+		return nil, nonsense("%d servers, and was given %d", n, len(v.shown))
 	}
 	list = list[:0]
 	for i := 1; i <= n; i++ {
-		item, ok := t.RawGetInt(i).(*lua.LTable)
-		if !ok {
-			return nil, nonsense("a %s value at place %d", t.RawGetInt(i).Type(), i)
-		}
-		w := v.views[item]
-		if w == nil || w.server == nil {
+		item := t.RawGetInt(i)
+		w := v.serverAt(item, i-1)
+		switch {
+		case item.Type() != lua.LTTable:
+			return nil, nonsense("a %s value at place %d", item.Type(), i)
+		case w == nil:
 			return nil, nonsense("a table that is no server at place %d", i)
+		case w.call != v.call || w.now == nil:
+			return nil, nonsense("server %q at place %d, which it was not given", w.name, i)
+		case w.place < 0:
+			return nil, nonsense("server %q twice", w.name)
 		}
-		if w.server.call != v.call || w.server.now == nil {
-			return nil, nonsense("server %q at place %d, which it was not given", w.server.name, i)
-		}
-		if w.server.place < 0 {
-			return nil, nonsense("server %q twice", w.server.name)
-		}
-		w.server.place = -1
-		list = append(list, w.server.now)
+		w.place = -1
+		list = append(list, w.now)
 	}
 	if n == 0 {
 		if key, _ := t.Next(lua.LNil); key != lua.LNil {
@@ -238,34 +249,56 @@ func (v *vm) chosen(offered, list []*policies.Server) ([]*policies.Server, *fail
 	return list, nil
 }
 
-// rated calls score for each server and sorts, the highest first.
-func (v *vm) rated(list []*policies.Server) ([]*policies.Server, *failure) {
+// scored is a server with its score.
+type scored struct {
+	*serverView
+	score float64
+}
+
+// rated calls score for each server and sorts, the highest first. All calls are
+// protected by one, which costs as much as several of them.
+func (v *vm) rated() ([]*policies.Server, *failure) {
 	v.scores = v.scores[:0]
-	kept := list[:0]
-	for _, s := range list {
-		value, failed := v.run(v.rate, v.servers[s.ID].table)
-		if failed != nil {
-			return nil, failed
+	v.nonsense = ""
+	v.L.Push(v.rating)
+	if failed := v.run(0, 0); failed != nil {
+		return nil, failed
+	}
+	if v.nonsense != "" {
+		return nil, &failure{kind: KindResult, text: v.bundle.script + ": " + v.nonsense}
+	}
+	slices.SortStableFunc(v.scores, func(a, b scored) int { return cmp.Compare(b.score, a.score) })
+	kept := v.kept[:0]
+	for i := range v.scores {
+		r := &v.scores[i]
+		if math.IsNaN(r.score) {
+			return nil, &failure{kind: KindResult, text: fmt.Sprintf("%s: the score of server %q is not a number", v.bundle.script, r.name)}
 		}
+		kept = append(kept, r.now)
+	}
+	return kept, nil
+}
+
+// rateAll fills v.scores.
+func (v *vm) rateAll(L *lua.LState) int {
+	for _, w := range v.shown {
+		L.Push(v.rate)
+		L.Push(v.request.table)
+		L.Push(w.table)
+		L.Call(2, 1)
+		value := L.Get(-1)
+		L.Pop(1)
 		switch n := value.(type) {
 		case lua.LNumber:
-			if math.IsNaN(float64(n)) {
-				return nil, &failure{kind: KindResult, text: fmt.Sprintf("%s: the score of server %q is not a number", v.bundle.script, s.Name)}
-			}
-			// Few enough servers to insert each where it belongs.
-			i := len(kept)
-			for i > 0 && v.scores[i-1] < float64(n) {
-				i--
-			}
-			kept = slices.Insert(kept, i, s)
-			v.scores = slices.Insert(v.scores, i, float64(n))
+			v.scores = append(v.scores, scored{w, float64(n)})
 		default:
 			if !lua.LVIsFalse(value) {
-				return nil, &failure{kind: KindResult, text: fmt.Sprintf("%s: the score of server %q is a %s value", v.bundle.script, s.Name, value.Type())}
+				v.nonsense = fmt.Sprintf("the score of server %q is a %s value", w.name, value.Type())
+				return 0
 			}
 		}
 	}
-	return kept, nil
+	return 0
 }
 
 // maxWeight is how many bytes a state may hold on to between calls, roughly.

@@ -299,11 +299,11 @@ func (c *Case) fleet() (list []*policies.Server) {
 // Example is the file of cases for those who give none.
 const Example = `
 case "a client that has just connected" {
-  server "r1-big" { labels = { rack = "r1", size = "big" } }
-  server "r2-big" {
-    labels   = { rack = "r2", size = "big" }
+  server "r1-big" {
+    labels   = { rack = "r1", size = "big" }
     sessions = 3
   }
+  server "r2-big" { labels = { rack = "r2", size = "big" } }
   server "r1-small" {
     labels   = { rack = "r1", size = "small" }
     sessions = 1
@@ -317,11 +317,11 @@ case "a reader of old blocks" {
     traces      = true
     client      = "10.0.0.7"
   }
-  server "r1-big" { labels = { rack = "r1", size = "big" } }
-  server "r2-big" {
-    labels   = { rack = "r2", size = "big" }
+  server "r1-big" {
+    labels   = { rack = "r1", size = "big" }
     sessions = 3
   }
+  server "r2-big" { labels = { rack = "r2", size = "big" } }
   server "r1-small" {
     labels   = { rack = "r1", size = "small" }
     sessions = 1

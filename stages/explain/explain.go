@@ -1,11 +1,10 @@
-// Package explain tells which upstreams a listener would choose for a request,
-// and why, step by step: what plan says of each, which of them the policy is
-// asked about, and its order. It asks the stages themselves, and changes
-// nothing.
+// Package explain tells which upstreams a SHiP listener would choose for a
+// request, and why, step by step: what plan says of each, which of them the
+// policy is asked about, and its order. It asks the stages themselves, and
+// changes nothing.
 package explain
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"flotilla/gateway/pipeline"
 	"flotilla/gateway/ship"
 	"flotilla/policies"
+	"flotilla/policies/choice"
 	"flotilla/stages/plan"
 	"flotilla/stages/selection"
 )
@@ -38,95 +38,59 @@ type Question struct {
 // Fields are the names of a Question's fields, for messages.
 const Fields = "session, client, headers, start_block, end_block, blocks, traces, deltas, finality, irreversible"
 
-// Answer is what would happen.
-type Answer struct {
-	Listener string `json:"listener"`
-	// Policy is the name of the policy, with its script when it is one.
-	Policy string  `json:"policy"`
-	Script *Script `json:"script,omitempty"`
-	// Head and LIB are the fleet's, 0 while unknown.
-	Head    uint32   `json:"head"`
-	LIB     uint32   `json:"lib"`
-	Request Question `json:"request"`
-	// Plan is serve, rest, hold, wait or gap.
-	Plan string `json:"plan"`
-	// Servers are all of the fleet, in the order of the configuration.
-	Servers []Server `json:"servers"`
-	// Order is the policy's order of those that it keeps, by name; the first one
-	// gets the request.
-	Order []string `json:"order"`
-	// Steps are the same in sentences.
-	Steps []string `json:"steps"`
-}
-
-// Script is how the policy's script does.
-type Script struct {
-	File        string `json:"file"`
-	Off         bool   `json:"off"`
-	LastFailure string `json:"last_failure,omitempty"`
-}
-
-// Server is what becomes of one server.
-type Server struct {
-	Name   string `json:"name"`
-	Online bool   `json:"online"`
-	Head   uint32 `json:"head"`
-	// Candidate: the plan allows it. Excluded is why not.
-	Candidate bool   `json:"candidate"`
-	Excluded  string `json:"excluded,omitempty"`
-	// Rank is the plan's, lower is better; only those of the lowest are Offered
-	// to the policy.
-	Rank    int  `json:"rank,omitempty"`
-	Offered bool `json:"offered"`
-	// Place is its place in the policy's order, from 1 on; 0 is none.
-	Place    int   `json:"place,omitempty"`
-	Sessions int64 `json:"sessions"`
-}
-
-// Policy is what a listener chooses by.
-type Policy struct {
-	Name      string
-	Running   policies.Policy
-	Selection *selection.Stage
-}
-
-// Ask answers a question about a listener.
-func Ask(f *fleet.Fleet, p Policy, q Question) Answer {
+// Ask answers a question about a listener, whose policy p has that name.
+func Ask(f *fleet.Fleet, name string, p policies.Policy, q Question) choice.Answer {
 	x := exchange(f, q)
 	plan.New(nil).(pipeline.Upward).Up(x)
-	a := Answer{
-		Listener: f.Config().Name, Policy: p.Name, Request: q, Head: x.Tip.Head.Num, LIB: x.Tip.LIB.Num, Plan: decision(x),
-		Servers: []Server{}, Order: []string{},
+	a := choice.Answer{
+		Listener: f.Config().Name, Protocol: "ship", Request: q, Head: uint64(x.Tip.Head.Num), LIB: uint64(x.Tip.LIB.Num), Plan: decision(x),
+		Servers: []choice.Server{}, Order: []string{},
 	}
-	if r, ok := p.Running.(policies.Reporter); ok {
-		report := r.Report()
-		a.Script = &Script{File: report.Script, Off: report.Off, LastFailure: report.LastFailure}
-	}
-	offered, kept := p.Selection.Order(x)
+	a.Under(name, p)
 	for i := range x.View.Upstreams {
-		u := &x.View.Upstreams[i]
-		if u.Removed {
-			continue
+		if u := &x.View.Upstreams[i]; !u.Removed {
+			a.Servers = append(a.Servers, server(x, i, u))
 		}
-		s := Server{Name: u.Server.Name, Online: u.Online, Head: u.Head.Num, Sessions: u.Live.Links()}
-		for _, c := range x.Candidates {
-			if c.Index == i {
-				s.Candidate, s.Rank = true, c.Rank
-			}
-		}
-		if !s.Candidate {
-			s.Excluded = string(plan.Why(x, i))
-		}
-		is := func(p *policies.Server) bool { return p.ID == i }
-		s.Offered = slices.ContainsFunc(offered, is)
-		s.Place = slices.IndexFunc(kept, is) + 1
-		a.Servers = append(a.Servers, s)
 	}
+	a.Planned()
+	r := &choice.Recorder{Policy: p}
+	offered, kept := selection.With(f.Config(), r).Order(x)
+	if len(kept) == 0 {
+		return a
+	}
+	for i := range a.Servers {
+		s := &a.Servers[i]
+		s.Offered = slices.ContainsFunc(offered, func(o *policies.Server) bool { return o.Name == s.Name })
+		if s.Candidate && !s.Offered {
+			a.Say("%s is of a worse rank than others, or offline, and is not offered to the policy", s.Name)
+		}
+	}
+	for _, asked := range r.Questions {
+		a.Asked(asked)
+	}
+	if len(r.Questions) == 0 {
+		a.Say("%s is the only one, so the policy is not asked", offered[0].Name)
+	}
+	var order []string
 	for _, s := range kept {
-		a.Order = append(a.Order, s.Name)
+		order = append(order, s.Name)
 	}
-	a.steps(offered)
+	a.Chosen(order)
 	return a
+}
+
+// server is what the plan says of upstream i.
+func server(x *pipeline.Exchange, i int, u *fleet.Upstream) choice.Server {
+	s := choice.Server{Name: u.Server.Name, Online: u.Online, Head: uint64(u.Head.Num), Sessions: u.Live.Links()}
+	for _, c := range x.Candidates {
+		if c.Index == i {
+			s.Candidate, s.Rank = true, c.Rank
+		}
+	}
+	if !s.Candidate {
+		s.Excluded = string(plan.Why(x, i))
+	}
+	return s
 }
 
 // exchange is that of a new session with the question's request.
@@ -170,47 +134,4 @@ func decision(x *pipeline.Exchange) string {
 		return "serve"
 	}
 	return [...]string{"serve", "rest", "hold", "wait", "gap"}[x.Plan.Do]
-}
-
-// steps writes the answer as sentences.
-func (a *Answer) steps(offered []*policies.Server) {
-	say := func(format string, args ...any) { a.Steps = append(a.Steps, fmt.Sprintf(format, args...)) }
-	var candidates []string
-	for _, s := range a.Servers {
-		if s.Candidate {
-			candidates = append(candidates, fmt.Sprintf("%s (rank %d)", s.Name, s.Rank))
-		} else if s.Excluded != "" {
-			say("plan leaves out %s: %s", s.Name, s.Excluded)
-		} else {
-			say("plan leaves out %s", s.Name)
-		}
-	}
-	if len(candidates) == 0 {
-		say("plan has no candidate: %s", a.Plan)
-		return
-	}
-	say("plan's candidates are %s", strings.Join(candidates, ", "))
-	for _, s := range a.Servers {
-		if s.Candidate && !s.Offered {
-			say("%s is of a worse rank than others, or offline, and is not offered to the policy", s.Name)
-		}
-	}
-	var names []string
-	for _, s := range offered {
-		names = append(names, s.Name)
-	}
-	policy := a.Policy
-	if a.Script != nil {
-		policy += " (" + a.Script.File + ")"
-		if a.Script.Off {
-			say("the script %s is switched off after failures: %s", a.Script.File, a.Script.LastFailure)
-		}
-	}
-	say("the policy %s is asked about %s", policy, strings.Join(names, ", "))
-	for _, s := range a.Servers {
-		if s.Offered && s.Place == 0 {
-			say("the policy drops %s", s.Name)
-		}
-	}
-	say("its order is %s; %s gets the request", strings.Join(a.Order, ", "), a.Order[0])
 }

@@ -16,7 +16,6 @@ import (
 	"flotilla/gateway/simulator"
 	"flotilla/policies"
 	"flotilla/stages/explain"
-	"flotilla/stages/selection"
 )
 
 // keep is a policy that keeps the servers of some names.
@@ -62,16 +61,16 @@ func TestAsk(t *testing.T) {
 			says   []string
 		}{
 			{"a recent block", &policies.First{}, 450, "all tip", []string{"leaves out disabled: an operator", "leaves out down: it is offline", "all gets the request"}},
-			{"an old block", &policies.First{}, 5, "all", []string{"tip is of a worse rank", "asked about all"}},
+			{"an old block", &policies.First{}, 5, "all", []string{"tip is of a worse rank", "all is the only one"}},
 			{"no request yet", &policies.First{}, 0, "all tip", []string{"candidates are all (rank 0), tip (rank 0)"}},
 			{"dropped", keep("tip"), 450, "tip", []string{"the policy drops all", "tip gets the request"}},
-			{"all dropped", keep(""), 450, "", []string{"gets the request"}},
+			{"all dropped", keep(""), 450, "", []string{"keeps none of them, so least_connections decides", "gets the request"}},
 		} {
 			q := explain.Question{Traces: true}
 			if c.start > 0 {
 				q.StartBlock = &c.start
 			}
-			a := explain.Ask(f, explain.Policy{Name: "p", Running: c.policy, Selection: selection.With(cfg, c.policy)}, q)
+			a := explain.Ask(f, "p", c.policy, q)
 			if got := strings.Join(a.Order, " "); c.order != "" && got != c.order {
 				t.Errorf("%s: the order is %s, want %s", c.name, got, c.order)
 			}

@@ -8,8 +8,8 @@ import (
 // Refusal is why an upstream is no candidate, in words; "" for one that is.
 type Refusal string
 
-// The refusals of a pool. Those of range-split fleets are more or less the
-// same: see Why.
+// The refusals. Those behind refusedFull are of range-split fleets only, which
+// in turn have archives.
 const (
 	refusedRemoved     Refusal = "it is no longer in the configuration"
 	refusedDisabled    Refusal = "an operator has disabled it"
@@ -19,9 +19,12 @@ const (
 	refusedQuarantined Refusal = "it is quarantined at this block"
 	refusedRequest     Refusal = "it does not know requests of this version"
 	refusedFull        Refusal = "it has as many sessions as max_sessions allows"
-	refusedBlock       Refusal = "it does not have the block as fully as others do"
+	refusedRest        Refusal = "nothing is asked for, or all of it was sent"
+	refusedUnheard     Refusal = "it has not told yet which blocks it has"
+	refusedABI         Refusal = "it has another ABI than the one that clients get"
+	refusedBlock       Refusal = "it does not have the block in all logs that are asked for"
 	refusedGated       Refusal = "the block is above the head or LIB up to which archives are asked"
-	refusedABI         Refusal = "it has another ABI or an older one, or may not be asked"
+	refusedRewind      Refusal = "only a live node can go back to the positions that the client has"
 )
 
 // refuse is why upstream i of a pool may not be picked for a block.
@@ -71,10 +74,18 @@ func Why(x *pipeline.Exchange, i int) Refusal {
 		return refusedRemoved
 	case u.Disabled:
 		return refusedDisabled
-	case !holds && !x.View.Accepts(i, p.need):
+	case !p.wanted():
+		return refusedRest
+	case !u.Known:
+		return refusedUnheard
+	case !u.Understands(p.need):
+		return refusedRequest
+	case !x.View.Accepts(i, p.need):
 		return refusedABI
 	case !holds:
 		return refusedBlock
+	case x.Finished() && u.Frozen():
+		return refusedRewind
 	case x.Excluded(i, x.Now):
 		return refusedExcluded
 	case u.Quarantined(p.n, x.Now):

@@ -65,9 +65,9 @@ func (s *Stage) Up(x *pipeline.Exchange) pipeline.Step {
 	return pipeline.Step{}
 }
 
-// Order is what the policy says of the candidates of a dry exchange: those that
-// it is asked about, and those that it keeps, the best first. Nothing in the
-// exchange is changed.
+// Order is what would become of the candidates of an exchange: those that are
+// offered, and those that are kept, the best first. The policy is asked in a dry
+// question, or not at all about one alone. Nothing in the exchange is changed.
 func (s *Stage) Order(x *pipeline.Exchange) (asked, kept []*policies.Server) {
 	if len(x.Candidates) == 0 {
 		return nil, nil
@@ -76,6 +76,9 @@ func (s *Stage) Order(x *pipeline.Exchange) (asked, kept []*policies.Server) {
 	offer(r, x)
 	for i := range r.Len() {
 		asked = append(asked, r.At(i))
+	}
+	if len(asked) == 1 {
+		return asked, asked
 	}
 	describe(&r.Request, s.listener, x)
 	r.Request.Dry = true
