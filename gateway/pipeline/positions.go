@@ -66,6 +66,14 @@ func (p *Positions) Add(pos *ship.Pos) {
 	*p.At(p.n - 1) = *pos
 }
 
+// MakeRoom allocates, if need be, what the first few blocks take, so that it is
+// not done while one of them is passed on.
+func (p *Positions) MakeRoom() {
+	if p.ring == nil {
+		p.grow()
+	}
+}
+
 // Settle drops the blocks below lib, but never the newest one: what is at lib
 // tells a branch that is dead from the one that the client is on.
 func (p *Positions) Settle(lib uint32) {

@@ -20,6 +20,7 @@ func take(x *pipeline.Exchange) {
 	x.Asked, x.Want = true, *q
 	x.Credit, x.Cursor, x.Fresh = q.MaxInFlight, q.Start, true
 	x.Delivered.Forget(q.Start)
+	x.Delivered.MakeRoom()
 	claim(x, q)
 	x.Window, x.Floor = false, 0
 	x.Failed, x.Left = x.Failed[:0], x.Left[:0]

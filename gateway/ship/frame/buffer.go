@@ -2,6 +2,7 @@ package frame
 
 import (
 	"math/bits"
+	"runtime"
 	"sync"
 )
 
@@ -15,11 +16,14 @@ const (
 // pools holds spare buffers by size class; the garbage collector empties it.
 var pools [32]sync.Pool
 
-// kept are a few of the smallest that the collector leaves alone. Without them,
-// when a collection has emptied the pool, every session that is served while it
-// goes on makes a buffer of its own: each waits for the collector at that, and
-// none has one to give back.
+// kept are a few of the smallest that the collector leaves alone.
 var kept = make(chan *[]byte, 64)
+
+// yields is how often takeBuffer lets others go first before it makes a buffer.
+// Who makes one may have to wait for the collector; if all who are to read did
+// so, thousands of sessions would each make a buffer of their own where a few are
+// enough for all of them.
+const yields = 4
 
 // class is the index of the smallest size that holds n bytes.
 func class(n int) int {
@@ -30,6 +34,20 @@ func class(n int) int {
 // until giveBuffer.
 func takeBuffer(n int) *[]byte {
 	k := class(n)
+	for try := 0; ; try++ {
+		if b := spare(k); b != nil {
+			return b
+		}
+		if k > 0 || try == yields {
+			b := make([]byte, minBuffer<<k)
+			return &b
+		}
+		runtime.Gosched()
+	}
+}
+
+// spare is a buffer of a class that nobody uses, nil without one.
+func spare(k int) *[]byte {
 	if b, ok := pools[k].Get().(*[]byte); ok {
 		return b
 	}
@@ -40,8 +58,7 @@ func takeBuffer(n int) *[]byte {
 		default:
 		}
 	}
-	b := make([]byte, minBuffer<<k)
-	return &b
+	return nil
 }
 
 func giveBuffer(b *[]byte) {

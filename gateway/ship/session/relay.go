@@ -35,7 +35,7 @@ func (b *batch) add(m *frame.Message) {
 // relay passes on what the link brings until it ends. It returns how it ended
 // on the upstream's side; what the session gave it up for is in link.left.
 func (s *Session) relay(l *link) fleet.End {
-	var b batch
+	b := batch{spans: make([]span, 0, 4)}
 	var end fleet.End
 	more := func() bool {
 		end = s.passOn(l, &b)
