@@ -17,6 +17,37 @@ type batch struct {
 	spans []span
 }
 
+// table is where a session takes a result apart. Sessions share them, as each
+// needs one only while it looks at what one read has brought.
+type table struct {
+	result pipeline.Result
+	head   [ship.HeaderSize]byte
+	cursor frame.Cursor
+}
+
+// tables are those that nobody uses. It is no sync.Pool, which a collection
+// empties: whoever makes a table waits for the collector, with a buffer in hand.
+var tables = make(chan *table, 64)
+
+func takeTable() *table {
+	select {
+	case t := <-tables:
+		return t
+	default:
+		return new(table)
+	}
+}
+
+// clear gives the table back, with nothing on it that would be kept from the
+// garbage collector.
+func (t *table) clear() {
+	t.cursor.Done()
+	select {
+	case tables <- t:
+	default:
+	}
+}
+
 // span is a part of the reader's buffer or, where a message had to be made
 // anew, a frame of its own.
 type span struct {
@@ -102,12 +133,13 @@ func (s *Session) judge(l *link, b *batch) error {
 		return nil
 	}
 	s.refresh()
+	t := takeTable()
+	defer t.clear()
 	var m frame.Message
 	var seen, data bool
 	for {
 		ok, err := l.Reader.Next(&m)
 		if err != nil {
-			s.cursor.Done()
 			s.account(l, b)
 			return err
 		}
@@ -118,7 +150,7 @@ func (s *Session) judge(l *link, b *batch) error {
 		switch m.Op {
 		case frame.Binary:
 			data = true
-			s.takeResult(l, &m, b)
+			s.takeResult(l, &m, b, t)
 		case frame.Ping:
 			data = true
 			_ = l.Writer.WriteMasked(frame.Pong, m.Payload(nil))
@@ -142,7 +174,6 @@ func (s *Session) judge(l *link, b *batch) error {
 	if data || l.Reader.Buffered() > 0 {
 		l.data.Store(int64(l.LastRead().Sub(l.opened)))
 	}
-	s.cursor.Done()
 	s.account(l, b)
 	if s.stitched && seen && !s.closed {
 		s.advance(l)
@@ -164,9 +195,9 @@ func (s *Session) account(l *link, b *batch) {
 }
 
 // takeResult deals with one message of the upstream (spec "ship" 1.6).
-func (s *Session) takeResult(l *link, m *frame.Message, b *batch) {
-	head := m.Head(s.head[:0])
-	r := &s.result
+func (s *Session) takeResult(l *link, m *frame.Message, b *batch, t *table) {
+	head := m.Head(t.head[:0])
+	r := &t.result
 	*r = pipeline.Result{Size: m.Size}
 	status := len(head) > 0 && ship.IsStatus(head[0], m.Size)
 	if status || !ship.DecodeBlockHeader(head, &r.BlockHeader) {
@@ -177,9 +208,9 @@ func (s *Session) takeResult(l *link, m *frame.Message, b *batch) {
 		l.head, l.lib = r.Head, r.LIB
 		s.Fleet.Observe(s.x.View, l.upstream, &r.Head, &r.LIB)
 	}
-	s.cursor.Read(m)
+	t.cursor.Read(m)
 	var ok bool
-	if r.Parts, ok = ship.ReadParts(&s.cursor, m.Size, &r.BlockHeader); !ok {
+	if r.Parts, ok = ship.ReadParts(&t.cursor, m.Size, &r.BlockHeader); !ok {
 		// What cannot be read is whole for a live node, and nothing for an archive.
 		whole := !s.x.Link.Frozen
 		r.Parts = ship.Parts{Block: true, Traces: whole, Deltas: whole, Finality: whole}
@@ -212,7 +243,7 @@ func (s *Session) takeResult(l *link, m *frame.Message, b *batch) {
 		b.spans = b.spans[:0]
 		s.closeLocked(int(step.Code), step.Reason)
 	default:
-		s.pass(l, m, b, head)
+		s.pass(l, m, b, r, head)
 	}
 }
 
@@ -239,8 +270,7 @@ func (s *Session) breached(l *link, v fleet.Violation) {
 }
 
 // pass sends a result on to the client and counts it.
-func (s *Session) pass(l *link, m *frame.Message, b *batch, head []byte) {
-	r := &s.result
+func (s *Session) pass(l *link, m *frame.Message, b *batch, r *pipeline.Result, head []byte) {
 	stats, live := s.Fleet.Stats, s.x.View.Upstreams[l.upstream].Live
 	if r.Patched {
 		ship.SetTip(head, &r.Head, &r.LIB)

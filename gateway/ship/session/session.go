@@ -18,7 +18,6 @@ import (
 
 	"flotilla/gateway/fleet"
 	"flotilla/gateway/pipeline"
-	"flotilla/gateway/ship"
 	"flotilla/gateway/ship/frame"
 	"flotilla/policies"
 )
@@ -89,9 +88,6 @@ type Session struct {
 	code   int
 	why    string
 	tally  tally
-	result pipeline.Result
-	head   [ship.HeaderSize]byte
-	cursor frame.Cursor
 }
 
 // tally is what the session's last log line tells.
