@@ -40,7 +40,7 @@ const (
 
 // wsBuffer is small, as most connections are idle; large messages do not pass
 // through it.
-const wsBuffer = 1024
+const wsBuffer = 512
 
 var wsWriteBuffers sync.Pool
 
@@ -94,6 +94,11 @@ func buffered(raw, conn net.Conn) []byte {
 	raw.SetReadDeadline(time.Unix(1, 0))
 	early, _ := io.ReadAll(conn)
 	raw.SetReadDeadline(time.Time{})
+	if len(early) == 0 {
+		// As it is with most clients. The room that ReadAll made would be kept as
+		// long as the connection.
+		return nil
+	}
 	return early
 }
 
