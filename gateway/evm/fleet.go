@@ -2,6 +2,7 @@ package evm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -229,9 +230,29 @@ func (f *fleet) failed(n *Node, err error, now time.Time) {
 	n.counters.CheckFailures.Add(1)
 	n.errors.Add(now)
 	n.rtt, n.checked, n.answered = 0, now, true
-	f.publish(n, f.rules.Failed(&n.state, err.Error()), now)
+	why := explained(err)
+	change := f.rules.Failed(&n.state, why)
+	f.publish(n, change, now)
+	f.mourn(n, change)
 	f.settle(now)
-	f.log.Debug("check failed", "server", n.Server.Name, "error", err, "failures", n.state.Failures, "healthy", n.state.Healthy)
+	f.log.Debug("check failed", "server", n.Server.Name, "error", why, "failures", n.state.Failures, "healthy", n.state.Healthy)
+}
+
+// mourn warns, once in each outage, of a node that does not answer and is not in
+// the pool, which would be left in silence. f.mu is held.
+func (f *fleet) mourn(n *Node, change health.Change) {
+	if change == health.None && !n.state.Healthy && n.state.Failures == maxFailures {
+		f.log.Warn("a node does not answer, and is not used", "server", n.Server.Name, "reason", n.state.Err)
+	}
+}
+
+// explained is an error in words for operators.
+func explained(err error) string {
+	var e *upstream.Error
+	if errors.As(err, &e) {
+		return e.Explain()
+	}
+	return err.Error()
 }
 
 // broke takes in a client's call that the node did not answer.
@@ -243,7 +264,9 @@ func (f *fleet) broke(n *Node, err error) {
 	if f.gone(n) {
 		return
 	}
-	f.publish(n, f.rules.Broke(&n.state, err.Error()), time.Now())
+	change := f.rules.Broke(&n.state, explained(err))
+	f.publish(n, change, time.Now())
+	f.mourn(n, change)
 }
 
 // gone reports whether nothing that is reported about n counts.

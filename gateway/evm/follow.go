@@ -3,6 +3,7 @@ package evm
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"time"
@@ -30,7 +31,12 @@ func (f *fleet) follow(ctx context.Context, n *Node) {
 		}
 		if !told {
 			told = true
-			f.log.Debug("a node's heads cannot be followed, it is polled", "server", n.Server.Name, "error", err)
+			level := slog.LevelDebug
+			if n.Server.WSEndpoint != "" {
+				// Somebody has said that there is a WebSocket.
+				level = slog.LevelWarn
+			}
+			f.log.Log(ctx, level, "a node's heads cannot be followed over its WebSocket, it is polled", "server", n.Server.Name, "error", err)
 		}
 		if !pause(ctx, followRetry) {
 			return

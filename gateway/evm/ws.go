@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -438,7 +439,10 @@ func dialWS(ctx context.Context, network upstream.Network, trust upstream.Trust,
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	conn, resp, err := d.DialContext(ctx, target.String(), header)
-	if err != nil {
+	switch {
+	case err != nil && resp != nil:
+		return nil, "", fmt.Errorf("the WebSocket handshake is answered with HTTP status %d", resp.StatusCode)
+	case err != nil:
 		return nil, "", err
 	}
 	return &wsConn{conn, h}, resp.Header.Get("Sec-WebSocket-Protocol"), nil

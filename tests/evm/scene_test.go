@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -56,6 +57,18 @@ func (l *lines) has(part string) bool {
 	return strings.Contains(l.text.String(), part)
 }
 
+// line reports whether one line has all of the parts.
+func (l *lines) line(parts ...string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for text := range strings.Lines(l.text.String()) {
+		if !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(text, part) }) {
+			return true
+		}
+	}
+	return false
+}
+
 // settings are what every listener of these tests has, so that they are quick.
 const settings = `
   health {
@@ -71,17 +84,25 @@ const settings = `
 // listener's block.
 func newScene(t *testing.T, count int, more string) *scene {
 	t.Helper()
-	s := &scene{t: t, chain: simulator.NewEVMChain(1337, 100), log: &lines{}, reload: make(chan gateway.Reload)}
-	for i := range count {
-		n := simulator.NewEVMNode(fmt.Sprintf("node-%d", i), s.chain)
-		s.nodes = append(s.nodes, n)
-		s.ports = append(s.ports, httptest.NewServer(n))
-	}
-	s.management = freeAddress(t)
+	s := newNodes(t, count, func(_ int, n *simulator.EVMNode) *httptest.Server { return httptest.NewServer(n) })
 	if !strings.Contains(more, "health {") {
 		more += settings
 	}
 	s.start(s.config(more))
+	s.healthy(count)
+	return s
+}
+
+// newNodes is a scene whose product has not been started. port opens that of a
+// node.
+func newNodes(t *testing.T, count int, port func(i int, n *simulator.EVMNode) *httptest.Server) *scene {
+	t.Helper()
+	s := &scene{t: t, chain: simulator.NewEVMChain(1337, 100), log: &lines{}, reload: make(chan gateway.Reload), management: freeAddress(t)}
+	for i := range count {
+		n := simulator.NewEVMNode(fmt.Sprintf("node-%d", i), s.chain)
+		s.nodes = append(s.nodes, n)
+		s.ports = append(s.ports, port(i, n))
+	}
 	return s
 }
 
@@ -146,7 +167,6 @@ func (s *scene) start(cfg *config.Config) {
 		ended <- err
 		s.t.Fatal(err)
 	}
-	s.healthy(len(s.nodes))
 }
 
 // apply puts another configuration in force.

@@ -35,6 +35,11 @@ func (s *scene) dial() *socket {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	return s.listen(conn)
+}
+
+// listen makes a client of a connection, which is closed with the test.
+func (s *scene) listen(conn *websocket.Conn) *socket {
 	c := &socket{t: s.t, conn: conn, answers: map[string]answer{}, blocks: map[string][]uint64{}, ended: make(chan struct{})}
 	go c.read()
 	s.t.Cleanup(func() {
