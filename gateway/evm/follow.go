@@ -44,6 +44,9 @@ func (f *fleet) follow(ctx context.Context, n *Node) {
 	}
 }
 
+// subscribeHeads asks a node to announce its heads.
+const subscribeHeads = `{"jsonrpc":"2.0","id":1,"method":"eth_subscribe","params":["newHeads"]}`
+
 func (f *fleet) followOnce(ctx context.Context, n *Node) error {
 	target, err := url.Parse(n.Server.WebSocketURL())
 	if err != nil {
@@ -61,7 +64,7 @@ func (f *fleet) followOnce(ctx context.Context, n *Node) error {
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	conn.SetWriteDeadline(time.Now().Add(dialTimeout))
-	if err := conn.WriteMessage(websocket.TextMessage, []byte(`{"jsonrpc":"2.0","id":1,"method":"eth_subscribe","params":["newHeads"]}`)); err != nil {
+	if err := conn.WriteMessage(websocket.TextMessage, []byte(subscribeHeads)); err != nil {
 		return err
 	}
 	for {
