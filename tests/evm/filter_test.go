@@ -6,8 +6,10 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
+	"flotilla/gateway/config"
 	"flotilla/gateway/simulator"
 )
 
@@ -164,6 +166,47 @@ func TestFiltersGoToTheirNode(t *testing.T) {
 			t.Fatal(a)
 		}
 	})
+}
+
+// The metrics tell how many filters there are, and how they ended.
+func TestFilterMetrics(t *testing.T) {
+	s := newScene(t, 2, "")
+	cfg := s.config(settings)
+	admin := freeAddress(t)
+	cfg.Admin = &config.Admin{Address: admin}
+	s.apply(cfg)
+	s.healthy(2)
+	want := func(live, made, uninstalled, lost int) {
+		t.Helper()
+		_, text := get(t, s.client, "http://"+admin+"/metrics")
+		for series, value := range map[string]int{
+			`flotilla_evm_filters{listener="test"}`: live, `flotilla_evm_filters_made_total{listener="test"}`: made,
+			`flotilla_evm_filters_ended_total{listener="test",reason="uninstalled"}`: uninstalled,
+			`flotilla_evm_filters_ended_total{listener="test",reason="lost"}`:        lost,
+			`flotilla_evm_filters_ended_total{listener="test",reason="expired"}`:     0,
+			`flotilla_evm_filters_ended_total{listener="test",reason="displaced"}`:   0,
+		} {
+			if line := fmt.Sprintf("%s %d\n", series, value); !strings.Contains(text, line) {
+				t.Errorf("no line %s", line)
+			}
+		}
+	}
+	want(0, 0, 0, 0)
+	var ids []string
+	for range 3 {
+		id, _ := s.newFilter("eth_newFilter", "[{}]")
+		ids = append(ids, id)
+	}
+	want(3, 3, 0, 0)
+	if a := s.call("eth_uninstallFilter", fmt.Sprintf("[%q]", ids[0])); string(a.Result) != "true" {
+		t.Fatal(a)
+	}
+	want(2, 3, 1, 0)
+	for _, n := range s.nodes {
+		n.ForgetFilters()
+	}
+	s.unknown(ids[1])
+	want(1, 3, 1, 1)
 }
 
 // A filter is lost with its node, and the client is told so in a node's words.
