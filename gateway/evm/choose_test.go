@@ -51,7 +51,8 @@ func TestWantAnd(t *testing.T) {
 func pool(nodes ...[3]uint64) *View {
 	var list []*Node
 	for i, x := range nodes {
-		n := &Node{Server: &config.EVMServer{Name: fmt.Sprint(i), Priority: uint32(x[1]), Weight: uint32(x[2])}}
+		n := &Node{}
+		n.server.Store(&config.EVMServer{Name: fmt.Sprint(i), Priority: uint32(x[1]), Weight: uint32(x[2])})
 		n.state = health.State{Healthy: true, Known: true, Height: x[0]}
 		n.head.Store(x[0])
 		list = append(list, n)
@@ -113,6 +114,20 @@ func TestLeastLoaded(t *testing.T) {
 	}
 	if count[busy] > 400 {
 		t.Errorf("the busy node got %v", count)
+	}
+}
+
+// Nodes that alone have a history share the calls for it.
+func TestFitNodesShareTheLoad(t *testing.T) {
+	v := pool([3]uint64{101, 0, 1}, [3]uint64{100, 0, 3}, [3]uint64{100, 0, 1}, [3]uint64{100, 0, 1}, [3]uint64{99, 0, 1})
+	v.Nodes[0].blocksFrom.Store(50)
+	v.Nodes[3].blocksFrom.Store(50)
+	count := map[string]int{}
+	for range 4000 {
+		count[choose(v, want{height: 90, lowest: 10, bounded: true}, nil).Server.Name]++
+	}
+	if len(count) != 2 || count["1"] < 2600 || count["2"] < 600 {
+		t.Errorf("weights 3 and 1 gave %v", count)
 	}
 }
 

@@ -32,11 +32,11 @@ func (f *fleet) follow(ctx context.Context, n *Node) {
 		if !told {
 			told = true
 			level := slog.LevelDebug
-			if n.Server.WSEndpoint != "" {
+			if n.server.Load().WSEndpoint != "" {
 				// Somebody has said that there is a WebSocket.
 				level = slog.LevelWarn
 			}
-			f.log.Log(ctx, level, "a node's heads cannot be followed over its WebSocket, it is polled", "server", n.Server.Name, "error", err)
+			f.log.Log(ctx, level, "a node's heads cannot be followed over its WebSocket, it is polled", "server", n.name(), "error", err)
 		}
 		if !pause(ctx, followRetry) {
 			return
@@ -48,12 +48,12 @@ func (f *fleet) follow(ctx context.Context, n *Node) {
 const subscribeHeads = `{"jsonrpc":"2.0","id":1,"method":"eth_subscribe","params":["newHeads"]}`
 
 func (f *fleet) followOnce(ctx context.Context, n *Node) error {
-	target, err := url.Parse(n.Server.WebSocketURL())
+	target, err := url.Parse(n.server.Load().WebSocketURL())
 	if err != nil {
 		return err
 	}
 	header := http.Header{}
-	for key, value := range n.Server.Headers {
+	for key, value := range n.server.Load().Headers {
 		header.Set(key, value)
 	}
 	conn, _, err := dialWS(ctx, f.network, f.trust, target, header, nil)

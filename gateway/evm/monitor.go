@@ -157,7 +157,7 @@ func heightOf(c *upstream.Client, name string, timeout time.Duration) (uint64, e
 func (f *fleet) askVersion(n *Node) {
 	result, err := n.call(method("web3_clientVersion"), f.timeout())
 	if err != nil {
-		f.log.Debug("a node does not tell its version", "server", n.Server.Name, "error", err)
+		f.log.Debug("a node does not tell its version", "server", n.name(), "error", err)
 		return
 	}
 	text, ok := jsonrpc.Text(result)

@@ -376,10 +376,11 @@ func (l *Listener) dialPool(u *upgrade) (*Node, *wsConn, string) {
 
 // dialNode connects to one node as the client did to us.
 func (l *Listener) dialNode(n *Node, u *upgrade) (*wsConn, string, error) {
-	if n.Server.WebSocketURL() == "" {
+	server := n.server.Load()
+	if server.WebSocketURL() == "" {
 		return nil, "", errors.New("it has no WebSocket")
 	}
-	target, err := url.Parse(n.Server.WebSocketURL())
+	target, err := url.Parse(server.WebSocketURL())
 	if err != nil {
 		return nil, "", err
 	}
@@ -399,7 +400,7 @@ func (l *Listener) dialNode(n *Node, u *upgrade) (*wsConn, string, error) {
 			header[key] = values
 		}
 	}
-	for key, value := range n.Server.Headers {
+	for key, value := range server.Headers {
 		header.Set(key, value)
 	}
 	offered := websocket.Subprotocols(u.request)

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"flotilla/gateway/config"
 	"flotilla/gateway/simulator"
 )
 
@@ -171,14 +170,9 @@ func TestFiltersGoToTheirNode(t *testing.T) {
 // The metrics tell how many filters there are, and how they ended.
 func TestFilterMetrics(t *testing.T) {
 	s := newScene(t, 2, "")
-	cfg := s.config(settings)
-	admin := freeAddress(t)
-	cfg.Admin = &config.Admin{Address: admin}
-	s.apply(cfg)
-	s.healthy(2)
 	want := func(live, made, uninstalled, lost int) {
 		t.Helper()
-		_, text := get(t, s.client, "http://"+admin+"/metrics")
+		_, text := get(t, s.client, "http://"+s.admin+"/metrics")
 		for series, value := range map[string]int{
 			`flotilla_evm_filters{listener="test"}`: live, `flotilla_evm_filters_made_total{listener="test"}`: made,
 			`flotilla_evm_filters_ended_total{listener="test",reason="uninstalled"}`: uninstalled,

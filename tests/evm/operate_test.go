@@ -32,13 +32,8 @@ func get(t *testing.T, client *http.Client, target string) (int, string) {
 
 func TestMetricsAndReadiness(t *testing.T) {
 	s := newScene(t, 2, "")
-	cfg := s.config(settings)
-	admin := freeAddress(t)
-	cfg.Admin = &config.Admin{Address: admin}
-	s.apply(cfg)
-	s.healthy(2)
 	s.call("eth_blockNumber", "[]")
-	code, text := get(t, s.client, "http://"+admin+"/metrics")
+	code, text := get(t, s.client, "http://"+s.admin+"/metrics")
 	for _, want := range []string{
 		`flotilla_evm_nodes_healthy{listener="test"} 2`, `flotilla_evm_tip_block{listener="test"} 100`, `flotilla_evm_told_block{listener="test"} 100`,
 		`flotilla_evm_requests_total{listener="test"} 1`, `flotilla_evm_node_healthy{listener="test",server="node-1"} 1`,
@@ -50,7 +45,7 @@ func TestMetricsAndReadiness(t *testing.T) {
 	if strings.Contains(text, s.ports[0].URL) {
 		t.Error("an endpoint is in the metrics")
 	}
-	if code, text := get(t, s.client, "http://"+admin+"/ready"); code != 200 {
+	if code, text := get(t, s.client, "http://"+s.admin+"/ready"); code != 200 {
 		t.Fatal(code, text)
 	}
 	for _, n := range s.nodes {
@@ -58,7 +53,7 @@ func TestMetricsAndReadiness(t *testing.T) {
 	}
 	s.healthy(0)
 	for _, path := range []string{"/ready", "/ready/test"} {
-		if code, text := get(t, s.client, "http://"+admin+path); code != 503 || !strings.Contains(text, "test") {
+		if code, text := get(t, s.client, "http://"+s.admin+path); code != 503 || !strings.Contains(text, "test") {
 			t.Fatal(path, code, text)
 		}
 	}

@@ -32,11 +32,12 @@ type scene struct {
 	chain *simulator.EVMChain
 	nodes []*simulator.EVMNode
 	ports []*httptest.Server
-	// addr is that of the listener, management that of its management API.
-	addr, management string
-	log              *lines
-	reload           chan gateway.Reload
-	client           *http.Client
+	// addr is that of the listener, management that of its management API, admin
+	// that of the admin port.
+	addr, management, admin string
+	log                     *lines
+	reload                  chan gateway.Reload
+	client                  *http.Client
 }
 
 // lines gathers what is logged.
@@ -97,7 +98,7 @@ func newScene(t *testing.T, count int, more string) *scene {
 // node.
 func newNodes(t *testing.T, count int, port func(i int, n *simulator.EVMNode) *httptest.Server) *scene {
 	t.Helper()
-	s := &scene{t: t, chain: simulator.NewEVMChain(1337, 100), log: &lines{}, reload: make(chan gateway.Reload), management: freeAddress(t)}
+	s := &scene{t: t, chain: simulator.NewEVMChain(1337, 100), log: &lines{}, reload: make(chan gateway.Reload), management: freeAddress(t), admin: freeAddress(t)}
 	for i := range count {
 		n := simulator.NewEVMNode(fmt.Sprintf("node-%d", i), s.chain)
 		s.nodes = append(s.nodes, n)
@@ -110,7 +111,7 @@ func newNodes(t *testing.T, count int, port func(i int, n *simulator.EVMNode) *h
 func (s *scene) config(more string) *config.Config {
 	s.t.Helper()
 	var b strings.Builder
-	fmt.Fprintf(&b, "listener \"evm\" \"test\" {\n  address = \"127.0.0.1:1\"\n  management { address = %q }\n%s\n", s.management, more)
+	fmt.Fprintf(&b, "admin {\n  address = %q\n}\nlistener \"evm\" \"test\" {\n  address = \"127.0.0.1:1\"\n  management { address = %q }\n%s\n", s.admin, s.management, more)
 	for i, p := range s.ports {
 		if !strings.Contains(more, fmt.Sprintf("server \"node-%d\"", i)) {
 			fmt.Fprintf(&b, "  server \"node-%d\" { endpoint = %q }\n", i, p.URL)
@@ -176,6 +177,19 @@ func (s *scene) apply(cfg *config.Config) {
 	eventually(s.t, "the configuration is in force", func() bool {
 		return s.log.has("a new configuration is in force") || s.log.has("the configuration was not changed")
 	})
+}
+
+// metric is the value of flotilla_evm_NAME.
+func (s *scene) metric(name string) int {
+	s.t.Helper()
+	_, text := get(s.t, s.client, "http://"+s.admin+"/metrics")
+	_, rest, ok := strings.Cut(text, fmt.Sprintf("\nflotilla_evm_%s{listener=\"test\"} ", name))
+	value, _, _ := strings.Cut(rest, "\n")
+	n, err := strconv.Atoi(value)
+	if !ok || err != nil {
+		s.t.Fatalf("flotilla_evm_%s is %q", name, value)
+	}
+	return n
 }
 
 // status is the management API's /health.
