@@ -97,6 +97,7 @@ func (m *mover) read() {
 		kind, text, err := m.client.ReadMessage()
 		if err != nil {
 			m.client.say(closeOf(err))
+			m.client.hearOut(err)
 			return
 		}
 		call, single := m.single(text)

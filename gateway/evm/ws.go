@@ -184,6 +184,14 @@ func (c *wsConn) say(code int, text string) {
 	c.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, text), time.Now().Add(farewell))
 }
 
+// hearOut lets a client whose message was too large get our Close frame: it is
+// still sending.
+func (c *wsConn) hearOut(err error) {
+	if errors.Is(err, websocket.ErrReadLimit) {
+		linger(c.heard.Conn)
+	}
+}
+
 // runSession connects a client to a node and relays until one of them goes.
 func (l *Listener) runSession(u *upgrade) {
 	l.Stats.Upgrades.Add(1)
@@ -246,6 +254,7 @@ func (s *session) relay() {
 	err := pump(s.up, s.client)
 	s.up.say(closeOf(err))
 	s.up.Close()
+	s.client.hearOut(err)
 	down.Wait()
 	close(s.ended)
 }

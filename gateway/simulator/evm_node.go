@@ -139,6 +139,9 @@ func (n *EVMNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case f.Status != 0:
 		http.Error(w, "fault", f.Status)
 		return
+	case r.Header.Get("X-Refuse") != "":
+		http.Error(w, "refused", http.StatusForbidden)
+		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Node", n.Name)

@@ -58,6 +58,12 @@ func (l *lines) has(part string) bool {
 	return strings.Contains(l.text.String(), part)
 }
 
+func (l *lines) count(part string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), part)
+}
+
 // line reports whether one line has all of the parts.
 func (l *lines) line(parts ...string) bool {
 	l.mu.Lock()
@@ -223,12 +229,15 @@ func (s *scene) healthy(want int) {
 }
 
 // seen waits until the product knows the heads of all nodes.
-func (s *scene) seen() {
+func (s *scene) seen() { s.seenBut(-1) }
+
+// seenBut is seen without the head of one node.
+func (s *scene) seenBut(liar int) {
 	s.t.Helper()
 	eventually(s.t, "all heads are known", func() bool {
 		_, blocks := s.status()
-		for _, n := range s.nodes {
-			if blocks[n.Name] != n.Head() {
+		for i, n := range s.nodes {
+			if i != liar && blocks[n.Name] != n.Head() {
 				return false
 			}
 		}
