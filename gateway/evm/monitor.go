@@ -164,9 +164,17 @@ func (f *fleet) askVersion(n *Node) {
 	if !ok {
 		return
 	}
+	f.identified(n, string(text))
+}
+
+// identified takes in what a node calls itself.
+func (f *fleet) identified(n *Node, version string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	n.version = string(text)
+	if f.gone(n) {
+		return
+	}
+	n.version = version
 	f.view.Store(f.view.Load().with(n))
 }
 

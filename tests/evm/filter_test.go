@@ -252,7 +252,7 @@ func TestFilterOfALostNode(t *testing.T) {
 // What a filter tells counts as told: a call for its block goes to a node that
 // has it, though no check has seen it yet.
 func TestFilterTellsTheHead(t *testing.T) {
-	s := newScene(t, 2, "health {\n interval = \"1m\"\n readmit = \"0s\"\n subscribe = false\n}\n")
+	s := newScene(t, 2, unwatched)
 	id, node := s.newFilter("eth_newBlockFilter", "[]")
 	s.chain.Mine(1)
 	i := slices.IndexFunc(s.nodes, func(n *simulator.EVMNode) bool { return n.Name == node })

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -104,7 +105,8 @@ func newScene(t *testing.T, count int, more string) *scene {
 // node.
 func newNodes(t *testing.T, count int, port func(i int, n *simulator.EVMNode) *httptest.Server) *scene {
 	t.Helper()
-	s := &scene{t: t, chain: simulator.NewEVMChain(1337, 100), log: &lines{}, reload: make(chan gateway.Reload), management: freeAddress(t), admin: freeAddress(t)}
+	s := &scene{t: t, chain: simulator.NewEVMChain(1337, 100), log: &lines{}, reload: make(chan gateway.Reload)}
+	s.management, s.admin = freeAddresses(t)
 	for i := range count {
 		n := simulator.NewEVMNode(fmt.Sprintf("node-%d", i), s.chain)
 		s.nodes = append(s.nodes, n)
@@ -133,14 +135,25 @@ func (s *scene) config(more string) *config.Config {
 	return cfg
 }
 
-func freeAddress(t *testing.T) string {
+// freeAddresses are different ones on which nobody listens. They are outside the
+// range from which the system takes ports for outgoing connections, so that they
+// are free still when the product opens them.
+func freeAddresses(t *testing.T) (a, b string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	const low, high = 12000, 32000
+	var found []string
+	for range 200 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", low+rand.IntN(high-low)))
+		if err != nil {
+			continue
+		}
+		defer l.Close()
+		if found = append(found, l.Addr().String()); len(found) == 2 {
+			return found[0], found[1]
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no free ports on 127.0.0.1")
+	return "", ""
 }
 
 func (s *scene) start(cfg *config.Config) {

@@ -13,8 +13,9 @@ import (
 )
 
 // unwatched are settings with which nothing is learned of the nodes but by what
-// they answer to clients.
-const unwatched = "health {\n interval = \"1m\"\n readmit = \"0s\"\n subscribe = false\n}\n"
+// they answer to clients. The one check of each must not come too late on a busy
+// machine.
+const unwatched = "health {\n interval = \"1m\"\n timeout = \"20s\"\n readmit = \"0s\"\n subscribe = false\n}\n"
 
 // Whatever shows a block to a client, from then on the client is at that block:
 // the head is not below it, and calls go to a node that has it.
