@@ -23,11 +23,14 @@ func newConfigTestCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test FILE",
 		Short: "Validate a configuration and ask its servers",
-		Long: "Validate a configuration, then ask every enabled server for its ABI and status.\n\n" +
+		Long: "Validate a configuration, then ask every enabled server: for SHiP for its ABI and status, for EVM\n" +
+			"for its chain, head and version, and for newHeads over its WebSocket.\n\n" +
 			"The exit code is 1 when the configuration is not valid, or when no server of a listener answers.\n" +
 			"With --strict it is 1 also when a server does not answer or is on another chain, when an archive\n" +
-			"reports another range than it declares, when blocks are missing between archives and live nodes, and\n" +
-			"when archived blocks have no archive with an api_endpoint although there is a chain_api.",
+			"reports another range than it declares, when blocks are missing between archives and live nodes,\n" +
+			"when archived blocks have no archive with an api_endpoint although there is a chain_api, when an EVM\n" +
+			"server is hard_lag behind or ahead of the others or has a ws_endpoint that does not work, and when a\n" +
+			"reference does not answer or is max_lag ahead.",
 		Args: usageArgs(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out := cmd.OutOrStdout()
@@ -45,11 +48,11 @@ func newConfigTestCommand() *cobra.Command {
 			for _, text := range expired {
 				fmt.Fprintf(out, "%s %s\n", newPainter(out).yellow("warning:"), text)
 			}
-			listeners := probe.All(cmd.Context(), cfg, tlsfiles.NewTrust(), progress(cmd.ErrOrStderr()))
+			report := probe.All(cmd.Context(), cfg, tlsfiles.NewTrust(), progress(cmd.ErrOrStderr()))
 			if err := cmd.Context().Err(); err != nil {
 				return fmt.Errorf("the test was interrupted: %w", err)
 			}
-			return judge(out, listeners, strict)
+			return judge(out, report, strict)
 		},
 	}
 	cmd.Flags().BoolVar(&strict, "strict", false, "fail also when one server is not as it should be")
@@ -60,16 +63,27 @@ func newConfigTestCommand() *cobra.Command {
 // returns what is to be warned of.
 func loadCertificates(cfg *config.Config) ([]string, error) {
 	var warnings []string
-	for _, l := range cfg.Listeners {
-		if l.TLS == nil {
-			continue
+	load := func(name string, files *config.TLS) error {
+		if files == nil {
+			return nil
 		}
-		certificates, err := tlsfiles.Load(l.TLS)
+		certificates, err := tlsfiles.Load(files)
 		if err != nil {
-			return nil, fmt.Errorf("listener %q: tls: %w", l.Name, err)
+			return fmt.Errorf("listener %q: tls: %w", name, err)
 		}
 		for _, text := range certificates.Warnings() {
-			warnings = append(warnings, fmt.Sprintf("listener %q: %s", l.Name, text))
+			warnings = append(warnings, fmt.Sprintf("listener %q: %s", name, text))
+		}
+		return nil
+	}
+	for _, l := range cfg.Listeners {
+		if err := load(l.Name, l.TLS); err != nil {
+			return nil, err
+		}
+	}
+	for _, l := range cfg.EVM {
+		if err := load(l.Name, l.TLS); err != nil {
+			return nil, err
 		}
 	}
 	return warnings, nil
@@ -89,28 +103,39 @@ func progress(w io.Writer) func(count, total int) {
 	}
 }
 
+// tested is what the probes of one listener gave, whatever its protocol.
+type tested interface {
+	Label() string
+	// Dead reports whether servers were asked, and none has answered.
+	Dead() bool
+	// Faults are what a strict test fails for.
+	Faults() []string
+	Answered() (answered, probed int)
+}
+
 // judge prints what the probes gave and decides.
-func judge(out io.Writer, listeners []*probe.Listener, strict bool) error {
+func judge(out io.Writer, report *probe.Report, strict bool) error {
 	paint := newPainter(out)
 	var dead []string
 	faults, answered, probed := 0, 0, 0
-	for _, l := range listeners {
-		printListener(out, l)
+	decide := func(l tested) {
 		if l.Dead() {
-			dead = append(dead, strconv.Quote(l.Name))
+			dead = append(dead, strconv.Quote(l.Label()))
 		}
 		for _, fault := range l.Faults() {
 			fmt.Fprintf(out, "  %s %s\n", paint.red("fault:"), fault)
 			faults++
 		}
-		for _, s := range l.Servers {
-			if s.Probed {
-				probed++
-			}
-			if s.Probed && s.Err == nil {
-				answered++
-			}
-		}
+		a, p := l.Answered()
+		answered, probed = answered+a, probed+p
+	}
+	for _, l := range report.Listeners {
+		printListener(out, l)
+		decide(l)
+	}
+	for _, l := range report.EVM {
+		printEVM(out, l)
+		decide(l)
 	}
 	fmt.Fprintf(out, "\n%d of %d servers answered.\n", answered, probed)
 	switch {

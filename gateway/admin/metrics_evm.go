@@ -100,6 +100,17 @@ var evmMetrics = []metric[evmSubject]{
 		func(s *evm.Stats) uint64 { return s.Rotated.Load() }),
 	evmCount("flotilla_evm_websocket_moves_total", "Times that a client's subscriptions moved to another node.",
 		func(s *evm.Stats) uint64 { return s.Moved.Load() }),
+	evmGauge("flotilla_evm_filters", "Filters of clients now (eth_newFilter and its kind).", func(l evmSubject) float64 { return float64(l.Listener.Filters()) }),
+	{family{"flotilla_evm_filters_made_total", counter, "Filters that clients have made.", nil},
+		func(l evmSubject, to sink) { to.value(float64(l.Listener.FilterStats().Made.Load())) }},
+	{family{"flotilla_evm_filters_ended_total", counter, "Filters that have ended, by why.", []string{"reason"}},
+		func(l evmSubject, to sink) {
+			s := l.Listener.FilterStats()
+			to.value(float64(s.Uninstalled.Load()), "uninstalled")
+			to.value(float64(s.Expired.Load()), "expired")
+			to.value(float64(s.Displaced.Load()), "displaced")
+			to.value(float64(s.Lost.Load()), "lost")
+		}},
 }
 
 var evmNodeMetrics = []metric[evmNode]{

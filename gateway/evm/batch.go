@@ -2,6 +2,9 @@ package evm
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
+	"io"
 	"slices"
 	"sync"
 
@@ -17,16 +20,12 @@ import (
 // node could not answer are asked of others, one by one. The answers come in
 // the order of the calls wherever they had to be touched.
 func (l *Listener) batch(j *job, resp *fasthttp.Response) {
-	if most := l.Config().Limits.MaxBatch; most > 0 && len(j.calls) > most {
-		l.refuse(j, &refusal{fasthttp.StatusOK, jsonrpc.Fault{Code: jsonrpc.CodeInvalidRequest, Message: "batch too large"}}, resp)
-		return
-	}
 	j.needs = j.needs[:0]
 	all, apart := want{}, false
 	for i := range j.calls {
 		need := jsonrpc.NeedOf(&j.calls[i])
 		j.needs = append(j.needs, need)
-		if _, ok := l.heads.tagged(need.Tag); ok || makesFilter(j.calls[i].Method) || usesFilter(j.calls[i].Method) {
+		if l.heads.knows(&need) || makesFilter(j.calls[i].Method) || usesFilter(j.calls[i].Method) {
 			apart = true
 			continue
 		}
@@ -75,6 +74,8 @@ func (l *Listener) mend(j *job, n *Node, w want, resp *fasthttp.Response) {
 			}
 		case l.toldBlock(n, call, need, w, raw) != good:
 			better = l.one(j, j.request, call, need)
+		case len(j.tried) > 1:
+			better, _ = l.settled(n, call, raw)
 		}
 		if better == nil {
 			continue
@@ -165,15 +166,36 @@ func (l *Listener) one(j *job, request upstream.Request, call *jsonrpc.Call, nee
 	defer single.release()
 	single.request, single.from, single.handshake = request, j.from, j.handshake
 	single.request.Body = call.Raw
-	l.replaceTag(single, &need)
+	l.replaceTags(single, &need)
 	resp := fasthttp.AcquireResponse()
 	defer fasthttp.ReleaseResponse(resp)
 	if r := l.answer(single, call, need, resp); r != nil {
 		return jsonrpc.AppendFault(nil, call.ID, r.fault)
 	}
-	body := bytes.TrimSpace(resp.Body())
+	body, err := whole(resp, maxTold)
+	if err != nil {
+		return jsonrpc.AppendFault(nil, call.ID, jsonrpc.Fault{Code: jsonrpc.CodeUnavailable, Message: err.Error()})
+	}
+	body = bytes.TrimSpace(body)
 	if resp.StatusCode() != fasthttp.StatusOK || len(body) == 0 || body[0] != '{' {
 		return jsonrpc.AppendFault(nil, call.ID, jsonrpc.Fault{Code: jsonrpc.CodeUnavailable, Message: errNoAnswer.Error()})
 	}
 	return bytes.Clone(body)
+}
+
+// whole is the body of an answer, which is read to its end if it is a stream. It
+// is an error when there is more than limit.
+func whole(resp *fasthttp.Response, limit int64) (body []byte, err error) {
+	if resp.IsBodyStream() {
+		body, err = io.ReadAll(io.LimitReader(resp.BodyStream(), limit+1))
+	} else {
+		body = resp.Body()
+	}
+	switch {
+	case err != nil:
+		return nil, errors.New("the node's answer was cut off")
+	case int64(len(body)) > limit:
+		return nil, fmt.Errorf("the node's answer is larger than %d bytes", limit)
+	}
+	return body, nil
 }

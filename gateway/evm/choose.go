@@ -22,7 +22,7 @@ type want struct {
 // of the freshest node, which knows what to say.
 func plan(n jsonrpc.Need, told, tip uint64) want {
 	w := want{lowest: n.Lowest, bounded: n.Named, state: n.State}
-	if n.Head {
+	if n.Latest() {
 		w.height = told
 	}
 	if n.Named && n.Highest <= max(told, tip) {
@@ -104,5 +104,21 @@ func choose(v *View, w want, tried []*Node) *NodeView {
 			return n
 		}
 	}
-	return firstFit(v, w, tried)
+	// Not every one of the freshest will do: some have been tried, or have not
+	// kept the history. Those that will share the load.
+	for at := 0; at < len(v.Pool); {
+		first, best, sum := v.Pool[at], (*NodeView)(nil), uint32(0)
+		for ; at < len(v.Pool) && equallyFresh(first, v.Pool[at]); at++ {
+			if n := v.Pool[at]; n.fits(w, tried) {
+				sum += n.Server.Weight
+				if rand.Uint32N(sum) < n.Server.Weight {
+					best = n
+				}
+			}
+		}
+		if best != nil {
+			return best
+		}
+	}
+	return nil
 }

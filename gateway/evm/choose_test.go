@@ -51,7 +51,8 @@ func TestWantAnd(t *testing.T) {
 func pool(nodes ...[3]uint64) *View {
 	var list []*Node
 	for i, x := range nodes {
-		n := &Node{Server: &config.EVMServer{Name: fmt.Sprint(i), Priority: uint32(x[1]), Weight: uint32(x[2])}}
+		n := &Node{}
+		n.server.Store(&config.EVMServer{Name: fmt.Sprint(i), Priority: uint32(x[1]), Weight: uint32(x[2])})
 		n.state = health.State{Healthy: true, Known: true, Height: x[0]}
 		n.head.Store(x[0])
 		list = append(list, n)
@@ -116,6 +117,20 @@ func TestLeastLoaded(t *testing.T) {
 	}
 }
 
+// Nodes that alone have a history share the calls for it.
+func TestFitNodesShareTheLoad(t *testing.T) {
+	v := pool([3]uint64{101, 0, 1}, [3]uint64{100, 0, 3}, [3]uint64{100, 0, 1}, [3]uint64{100, 0, 1}, [3]uint64{99, 0, 1})
+	v.Nodes[0].blocksFrom.Store(50)
+	v.Nodes[3].blocksFrom.Store(50)
+	count := map[string]int{}
+	for range 4000 {
+		count[choose(v, want{height: 90, lowest: 10, bounded: true}, nil).Server.Name]++
+	}
+	if len(count) != 2 || count["1"] < 2600 || count["2"] < 600 {
+		t.Errorf("weights 3 and 1 gave %v", count)
+	}
+}
+
 func TestDrawn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		weights := rapid.SliceOfN(rapid.Uint32Range(1, 1000), 1, 20).Draw(t, "weights")
@@ -162,19 +177,74 @@ func TestViewWith(t *testing.T) {
 	})
 }
 
-// The cost of a choice does not grow with the fleet.
-func BenchmarkChoose(b *testing.B) {
+// route does for a call what is done before it is sent: it is read, planned, and a
+// node is chosen.
+func route(c *chooser, v *View, j *job) *NodeView {
+	j.decode()
+	need := jsonrpc.NeedOf(&j.calls[0])
+	return c.choose(v, plan(need, 100, 100), j, &j.calls[0], &need)
+}
+
+// usual are the calls that make up most of what nodes are asked.
+var usual = map[string]string{
+	"eth_blockNumber":           `[]`,
+	"eth_chainId":               `[]`,
+	"eth_getBalance":            `["0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266","latest"]`,
+	"eth_call":                  `[{"to":"0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266","data":"0x70a08231"},{"blockNumber":"0x64"}]`,
+	"eth_getLogs":               `[{"address":"0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266","fromBlock":"0x1","toBlock":"latest"}]`,
+	"eth_getBlockByNumber":      `["0x50",false]`,
+	"eth_getTransactionReceipt": `["0xf2ee15ea639b73fa3db9b34a245bdfa015c260c598b211bf05a1ecc4b3e3b4f2"]`,
+}
+
+func jobFor(method string) *job {
+	j := jobs.Get().(*job)
+	j.request.Body = fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, usual[method])
+	return j
+}
+
+func fleetOf(count int) *View {
+	nodes := make([][3]uint64, count)
+	for i := range nodes {
+		nodes[i] = [3]uint64{100, 0, 1}
+	}
+	return pool(nodes...)
+}
+
+// To read a usual call and to find its node allocates nothing, whatever the fleet.
+func TestRouteAllocatesNothing(t *testing.T) {
+	c := newChooser("test", nil)
 	for _, count := range []int{4, 64, 500} {
-		nodes := make([][3]uint64, count)
-		for i := range nodes {
-			nodes[i] = [3]uint64{100, 0, 1}
-		}
-		v := pool(nodes...)
-		b.Run(fmt.Sprint(count), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				choose(v, want{height: 100}, nil)
+		v := fleetOf(count)
+		for method := range usual {
+			j := jobFor(method)
+			if got := testing.AllocsPerRun(100, func() {
+				if route(c, v, j) == nil {
+					t.Fatal("no node was found")
+				}
+			}); got != 0 {
+				t.Errorf("%s over %d nodes: %v allocations", method, count, got)
 			}
-		})
+			j.release()
+		}
+	}
+}
+
+// The cost of a call does not grow with the fleet.
+func BenchmarkRoute(b *testing.B) {
+	c := newChooser("test", nil)
+	for _, count := range []int{4, 64, 500} {
+		v := fleetOf(count)
+		for _, method := range []string{"eth_blockNumber", "eth_call", "eth_getLogs"} {
+			b.Run(fmt.Sprintf("%s/%d nodes", method, count), func(b *testing.B) {
+				j := jobFor(method)
+				b.ReportAllocs()
+				for b.Loop() {
+					if route(c, v, j) == nil {
+						b.Fatal("no node was found")
+					}
+				}
+				j.release()
+			})
+		}
 	}
 }

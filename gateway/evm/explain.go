@@ -117,9 +117,7 @@ func (e *explanation) explain() {
 // of tags.
 func (e *explanation) need(call *jsonrpc.Call) jsonrpc.Need {
 	need := jsonrpc.NeedOf(call)
-	if n, ok := e.l.heads.tagged(need.Tag); ok {
-		need.Named, need.Lowest, need.Highest, need.Head, need.Tag = true, n, n, false, nil
-	}
+	e.l.heads.settle(&need, func([]byte, uint64) {})
 	return need
 }
 

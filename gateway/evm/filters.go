@@ -5,7 +5,9 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"flotilla/gateway/evm/jsonrpc"
@@ -31,7 +33,14 @@ type filters struct {
 	mu   sync.Mutex
 	byID map[string]*list.Element
 	// used has the filters, the one that was asked for last at the front.
-	used list.List
+	used  list.List
+	stats FilterStats
+}
+
+// FilterStats are how many filters were made, and how they ended: by their
+// client, unused for filterLife, as one too many, or with their node.
+type FilterStats struct {
+	Made, Uninstalled, Expired, Displaced, Lost atomic.Uint64
 }
 
 // filter is one filter, and the node that has it.
@@ -64,8 +73,9 @@ func (f *filters) add(x *filter, now time.Time) string {
 	defer f.mu.Unlock()
 	f.expire(now)
 	if f.used.Len() >= maxFilters {
-		f.remove(f.used.Back())
+		f.remove(f.used.Back(), &f.stats.Displaced)
 	}
+	f.stats.Made.Add(1)
 	f.byID[x.id] = f.used.PushFront(x)
 	return x.id
 }
@@ -85,24 +95,33 @@ func (f *filters) use(id []byte, now time.Time) *filter {
 	return x
 }
 
-// drop forgets a filter, which may be gone already.
-func (f *filters) drop(x *filter) {
+// drop forgets a filter, which may be gone already, and counts why.
+func (f *filters) drop(x *filter, why *atomic.Uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if e := f.byID[x.id]; e != nil {
-		f.remove(e)
+		f.remove(e, why)
 	}
+}
+
+// count is how many filters there are.
+func (f *filters) count(now time.Time) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.expire(now)
+	return f.used.Len()
 }
 
 // expire forgets what has not been asked for. f.mu is held.
 func (f *filters) expire(now time.Time) {
 	for e := f.used.Back(); e != nil && now.Sub(e.Value.(*filter).last) > filterLife; e = f.used.Back() {
-		f.remove(e)
+		f.remove(e, &f.stats.Expired)
 	}
 }
 
-// remove takes a filter out. f.mu is held.
-func (f *filters) remove(e *list.Element) {
+// remove takes a filter out, and counts why. f.mu is held.
+func (f *filters) remove(e *list.Element, why *atomic.Uint64) {
+	why.Add(1)
 	f.used.Remove(e)
 	delete(f.byID, e.Value.(*filter).id)
 }
@@ -160,23 +179,35 @@ func (l *Listener) askFilter(j *job, call *jsonrpc.Call, param []byte, resp *fas
 		return
 	}
 	if v := l.View().find(x.node); v == nil || !v.State.Healthy {
-		l.filters.drop(x)
+		l.filters.drop(x, &l.filters.stats.Lost)
 		noFilter(call, resp)
 		return
 	}
 	j.request.Body = replaced(j.request.Body, param, x.up)
 	j.request.Deadline = time.Now().Add(l.Config().Limits.RequestTimeout)
 	if l.attempt(x.node, j, resp) != nil {
-		l.filters.drop(x)
+		l.filters.drop(x, &l.filters.stats.Lost)
 		noFilter(call, resp)
 		return
 	}
 	switch {
 	case string(call.Method) == "eth_uninstallFilter":
-		l.filters.drop(x)
+		l.filters.drop(x, &l.filters.stats.Uninstalled)
+	case forgotten(resp):
+		l.filters.drop(x, &l.filters.stats.Lost)
 	case !x.pending:
 		l.toldChanges(x.node, resp)
 	}
+}
+
+// forgotten reports whether a node answers that it has no such filter, as after a
+// restart.
+func forgotten(resp *fasthttp.Response) bool {
+	if resp.IsBodyStream() || jsonrpc.KindOf(resp.Body()) != jsonrpc.Failure {
+		return false
+	}
+	f := jsonrpc.ReadFault(jsonrpc.Inside(resp.Body(), "error"))
+	return strings.Contains(strings.ToLower(f.Message), "filter not found")
 }
 
 // toldChanges takes in that a client is about to learn of blocks from a filter:

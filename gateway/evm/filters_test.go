@@ -24,6 +24,9 @@ func TestFilterLife(t *testing.T) {
 		if len(f.byID) != 0 || f.used.Len() != 0 {
 			t.Fatalf("%d are kept", len(f.byID))
 		}
+		if f.stats.Made.Load() != 1 || f.stats.Expired.Load() != 1 || f.stats.Displaced.Load() != 0 {
+			t.Fatalf("%d have expired", f.stats.Expired.Load())
+		}
 	})
 }
 
@@ -41,6 +44,13 @@ func TestFiltersAreBounded(t *testing.T) {
 	f.add(&filter{}, now)
 	if f.use(second, now) != nil || f.use(first, now) == nil || f.used.Len() != maxFilters || len(f.byID) != maxFilters {
 		t.Fatalf("not the oldest one has ended; %d filters", f.used.Len())
+	}
+	if f.stats.Made.Load() != maxFilters+1 || f.stats.Displaced.Load() != 1 {
+		t.Fatalf("%d were displaced", f.stats.Displaced.Load())
+	}
+	// Nobody asks for any of them again, but whoever counts sees none.
+	if got := f.count(now.Add(filterLife + 1)); got != 0 || f.stats.Expired.Load() != maxFilters {
+		t.Fatalf("%d are counted, %d have expired", got, f.stats.Expired.Load())
 	}
 }
 

@@ -2,8 +2,10 @@ package evm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/url"
 	"reflect"
 	"slices"
@@ -25,10 +27,7 @@ type fleet struct {
 	log     *slog.Logger
 	network upstream.Network
 	trust   upstream.Trust
-	// named has texts for clients call nodes by their names: an endpoint may
-	// hold a key.
-	named bool
-	view  atomic.Pointer[View]
+	view    atomic.Pointer[View]
 	// ids counts the nodes that were made.
 	ids atomic.Int64
 
@@ -53,7 +52,7 @@ type fleet struct {
 
 // newFleet makes a fleet; nothing is dialed before start.
 func newFleet(cfg *config.EVM, network upstream.Network, trust upstream.Trust, log *slog.Logger) (*fleet, error) {
-	f := &fleet{named: cfg.Routing == config.RouteByBlock, log: log, network: network, trust: trust, changed: make(chan struct{})}
+	f := &fleet{log: log, network: network, trust: trust, changed: make(chan struct{})}
 	f.view.Store(&View{})
 	nodes, err := f.makeNodes(cfg)
 	if err != nil {
@@ -63,22 +62,24 @@ func newFleet(cfg *config.EVM, network upstream.Network, trust upstream.Trust, l
 	return f, nil
 }
 
-// makeNodes makes the nodes of a configuration; those that are there already
-// and have not changed are kept.
-func (f *fleet) makeNodes(cfg *config.EVM) ([]*Node, error) {
+// enabled are the servers of a configuration that are used.
+func enabled(cfg *config.EVM) (list []*config.EVMServer) {
+	for _, s := range cfg.Servers {
+		if s.Enabled {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// makeNodes makes the nodes of a configuration, one for each enabled server;
+// those that are there already, and are reached in the same way, are kept.
+func (f *fleet) makeNodes(cfg *config.EVM) (nodes []*Node, err error) {
 	f.mu.Lock()
 	now := f.nodes
-	if f.cfg != nil && f.cfg.Health.Subscribe != cfg.Health.Subscribe {
-		// They are watched in another way.
-		now = nil
-	}
 	f.mu.Unlock()
-	var nodes []*Node
-	for _, s := range cfg.Servers {
-		if !s.Enabled {
-			continue
-		}
-		if i := slices.IndexFunc(now, func(n *Node) bool { return sameNode(n.Server, s) }); i >= 0 {
+	for _, s := range enabled(cfg) {
+		if i := slices.IndexFunc(now, func(n *Node) bool { return sameNode(n.server.Load(), s) }); i >= 0 {
 			nodes = append(nodes, now[i])
 			continue
 		}
@@ -96,10 +97,10 @@ func (f *fleet) newNode(s *config.EVMServer) (*Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("server %s: %w", s.Name, err)
 	}
-	if f.named {
-		client.Label = s.Name
-	}
-	n := &Node{Server: s, id: int(f.ids.Add(1)), host: hostOf(s.Endpoint), client: client}
+	// An endpoint may hold a key.
+	client.Label = s.Name
+	n := &Node{id: int(f.ids.Add(1)), host: hostOf(s.Endpoint), client: client}
+	n.server.Store(s)
 	n.blocksFrom.Store(s.EarliestBlock)
 	return n, nil
 }
@@ -115,6 +116,12 @@ func hostOf(endpoint string) string {
 // adopt puts a configuration and its nodes in force. f.mu is held, or f is new.
 func (f *fleet) adopt(cfg *config.EVM, nodes []*Node) {
 	f.cfg, f.nodes = cfg, nodes
+	for i, s := range enabled(cfg) {
+		if nodes[i].server.Swap(s).EarliestBlock != s.EarliestBlock {
+			// What was learned is forgotten, as it may be what was corrected.
+			nodes[i].blocksFrom.Store(s.EarliestBlock)
+		}
+	}
 	h := cfg.Health
 	f.rules = health.Rules{SoftLag: h.SoftLag, HardLag: h.HardLag, LagGrace: h.LagGrace, Readmit: h.Readmit,
 		MinHealthy: h.MinHealthy, MaxFailures: maxFailures}
@@ -137,8 +144,20 @@ func (f *fleet) watch(n *Node) {
 	ctx, stop := context.WithCancel(f.running)
 	n.stop = stop
 	f.monitors.Go(func() { f.monitor(ctx, n) })
-	if f.cfg.Health.Subscribe && n.Server.WebSocketURL() != "" {
+	f.watchHeads(n)
+}
+
+// watchHeads follows the heads of a node, or ends that, as the configuration has
+// it. f.mu is held.
+func (f *fleet) watchHeads(n *Node) {
+	switch wanted := f.cfg.Health.Subscribe && n.server.Load().WebSocketURL() != ""; {
+	case wanted && n.unfollow == nil:
+		ctx, stop := context.WithCancel(f.running)
+		n.unfollow = stop
 		f.monitors.Go(func() { f.follow(ctx, n) })
+	case !wanted && n.unfollow != nil:
+		n.unfollow()
+		n.unfollow = nil
 	}
 }
 
@@ -188,7 +207,7 @@ func (f *fleet) reported(n *Node, height uint64, hash string, rtt time.Duration,
 	}
 	f.assess(n, height, tip, now)
 	f.settle(now)
-	f.log.Debug("check", "server", n.Server.Name, "height", height, "lag", tip-min(tip, height), "rtt", rtt, "healthy", n.state.Healthy)
+	f.log.Debug("check", "server", n.name(), "height", height, "lag", tip-min(tip, height), "rtt", rtt, "healthy", n.state.Healthy)
 	admitted, n.admitted = n.admitted, false
 	return admitted
 }
@@ -203,7 +222,7 @@ func (f *fleet) assess(n *Node, height, tip uint64, now time.Time) {
 		return
 	}
 	if why != "" && why != n.aside {
-		f.log.Warn("a node is set aside", "server", n.Server.Name, "reason", why)
+		f.log.Warn("a node is set aside", "server", n.name(), "reason", why)
 	}
 	n.aside = why
 	if why != "" {
@@ -229,9 +248,29 @@ func (f *fleet) failed(n *Node, err error, now time.Time) {
 	n.counters.CheckFailures.Add(1)
 	n.errors.Add(now)
 	n.rtt, n.checked, n.answered = 0, now, true
-	f.publish(n, f.rules.Failed(&n.state, err.Error()), now)
+	why := explained(err)
+	change := f.rules.Failed(&n.state, why)
+	f.publish(n, change, now)
+	f.mourn(n, change)
 	f.settle(now)
-	f.log.Debug("check failed", "server", n.Server.Name, "error", err, "failures", n.state.Failures, "healthy", n.state.Healthy)
+	f.log.Debug("check failed", "server", n.name(), "error", why, "failures", n.state.Failures, "healthy", n.state.Healthy)
+}
+
+// mourn warns, once in each outage, of a node that does not answer and is not in
+// the pool, which would be left in silence. f.mu is held.
+func (f *fleet) mourn(n *Node, change health.Change) {
+	if change == health.None && !n.state.Healthy && n.state.Failures == maxFailures {
+		f.log.Warn("a node does not answer, and is not used", "server", n.name(), "reason", n.state.Err)
+	}
+}
+
+// explained is an error in words for operators.
+func explained(err error) string {
+	var e *upstream.Error
+	if errors.As(err, &e) {
+		return e.Explain()
+	}
+	return err.Error()
 }
 
 // broke takes in a client's call that the node did not answer.
@@ -243,7 +282,9 @@ func (f *fleet) broke(n *Node, err error) {
 	if f.gone(n) {
 		return
 	}
-	f.publish(n, f.rules.Broke(&n.state, err.Error()), time.Now())
+	change := f.rules.Broke(&n.state, explained(err))
+	f.publish(n, change, time.Now())
+	f.mourn(n, change)
 }
 
 // gone reports whether nothing that is reported about n counts.
@@ -286,10 +327,10 @@ func (f *fleet) publish(n *Node, change health.Change, now time.Time) {
 	switch change {
 	case health.Evicted:
 		n.counters.Evictions.Add(1)
-		f.log.Warn("a node was evicted", "server", n.Server.Name, "reason", n.state.Err, "healthy", len(v.Pool), "total", len(v.Nodes))
+		f.log.Warn("a node was evicted", "server", n.name(), "reason", n.state.Err, "healthy", len(v.Pool), "total", len(v.Nodes))
 	case health.Admitted:
 		n.admitted = true
-		f.log.Info("a node was admitted", "server", n.Server.Name, "height", n.state.Height, "healthy", len(v.Pool), "total", len(v.Nodes))
+		f.log.Info("a node was admitted", "server", n.name(), "height", n.state.Height, "healthy", len(v.Pool), "total", len(v.Nodes))
 	}
 }
 
@@ -312,8 +353,7 @@ func (f *fleet) judge(v *View) {
 func (f *fleet) update(cfg *config.EVM, nodes []*Node) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	before := f.nodes
-	// A clone: views hold the old node's server.
+	before, witness := f.nodes, f.cfg.Reference
 	f.adopt(cfg, nodes)
 	for _, n := range before {
 		if !slices.Contains(nodes, n) {
@@ -321,17 +361,30 @@ func (f *fleet) update(cfg *config.EVM, nodes []*Node) {
 		}
 	}
 	for _, n := range nodes {
-		if !slices.Contains(before, n) && f.running != nil {
+		switch {
+		case f.running == nil:
+		case slices.Contains(before, n):
+			f.watchHeads(n)
+		default:
 			f.watch(n)
 		}
 	}
+	if reflect.DeepEqual(witness, cfg.Reference) {
+		return
+	}
+	// What another one has told is no testimony of this one.
+	v := *f.view.Load()
+	v.External, v.Lagging = nil, false
+	f.view.Store(&v)
 	f.watchReference()
 }
 
 // leave ends what concerns a node that is in the fleet no more.
 func (n *Node) leave() {
-	if n.stop != nil {
-		n.stop()
+	for _, stop := range []context.CancelFunc{n.stop, n.unfollow} {
+		if stop != nil {
+			stop()
+		}
 	}
 	n.client.Close()
 }
@@ -351,7 +404,7 @@ func (f *fleet) add(s *config.EVMServer) (int, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if slices.ContainsFunc(f.nodes, func(n *Node) bool { return n.Server.Endpoint == s.Endpoint }) {
+	if slices.ContainsFunc(f.nodes, func(n *Node) bool { return n.server.Load().Endpoint == s.Endpoint }) {
 		return 0, errNodeExists
 	}
 	f.nodes = append(slices.Clone(f.nodes), n)
@@ -367,7 +420,7 @@ func (f *fleet) add(s *config.EVMServer) (int, error) {
 func (f *fleet) remove(endpoint string) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	i := slices.IndexFunc(f.nodes, func(n *Node) bool { return n.Server.Endpoint == endpoint })
+	i := slices.IndexFunc(f.nodes, func(n *Node) bool { return n.server.Load().Endpoint == endpoint })
 	switch {
 	case i < 0:
 		return 0, errNodeUnknown
@@ -378,9 +431,12 @@ func (f *fleet) remove(endpoint string) (int, error) {
 	f.nodes = slices.Delete(slices.Clone(f.nodes), i, i+1)
 	f.view.Store(f.view.Load().rebuilt(f.nodes))
 	n.leave()
-	f.log.Info("a node was removed", "server", n.Server.Name, "total", len(f.nodes))
+	f.log.Info("a node was removed", "server", n.name(), "total", len(f.nodes))
 	return len(f.nodes), nil
 }
 
-// sameNode reports whether a node can be kept as it is.
-func sameNode(a, b *config.EVMServer) bool { return reflect.DeepEqual(a, b) }
+// sameNode reports whether two servers are one node that is reached in the same
+// way. What else a configuration says of a server is read when it is needed.
+func sameNode(a, b *config.EVMServer) bool {
+	return a.Name == b.Name && a.Endpoint == b.Endpoint && a.WSEndpoint == b.WSEndpoint && maps.Equal(a.Headers, b.Headers)
+}

@@ -3,6 +3,7 @@ package evm
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"time"
@@ -30,7 +31,12 @@ func (f *fleet) follow(ctx context.Context, n *Node) {
 		}
 		if !told {
 			told = true
-			f.log.Debug("a node's heads cannot be followed, it is polled", "server", n.Server.Name, "error", err)
+			level := slog.LevelDebug
+			if n.server.Load().WSEndpoint != "" {
+				// Somebody has said that there is a WebSocket.
+				level = slog.LevelWarn
+			}
+			f.log.Log(ctx, level, "a node's heads cannot be followed over its WebSocket, it is polled", "server", n.name(), "error", err)
 		}
 		if !pause(ctx, followRetry) {
 			return
@@ -38,13 +44,16 @@ func (f *fleet) follow(ctx context.Context, n *Node) {
 	}
 }
 
+// subscribeHeads asks a node to announce its heads.
+const subscribeHeads = `{"jsonrpc":"2.0","id":1,"method":"eth_subscribe","params":["newHeads"]}`
+
 func (f *fleet) followOnce(ctx context.Context, n *Node) error {
-	target, err := url.Parse(n.Server.WebSocketURL())
+	target, err := url.Parse(n.server.Load().WebSocketURL())
 	if err != nil {
 		return err
 	}
 	header := http.Header{}
-	for key, value := range n.Server.Headers {
+	for key, value := range n.server.Load().Headers {
 		header.Set(key, value)
 	}
 	conn, _, err := dialWS(ctx, f.network, f.trust, target, header, nil)
@@ -55,7 +64,7 @@ func (f *fleet) followOnce(ctx context.Context, n *Node) error {
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	conn.SetWriteDeadline(time.Now().Add(dialTimeout))
-	if err := conn.WriteMessage(websocket.TextMessage, []byte(`{"jsonrpc":"2.0","id":1,"method":"eth_subscribe","params":["newHeads"]}`)); err != nil {
+	if err := conn.WriteMessage(websocket.TextMessage, []byte(subscribeHeads)); err != nil {
 		return err
 	}
 	for {

@@ -1,6 +1,7 @@
 package evm
 
 import (
+	"bytes"
 	"errors"
 	"net"
 	"net/http"
@@ -66,7 +67,7 @@ func (j *job) logs() (n int64) {
 }
 
 // once reports whether the request must not reach a second node once one may
-// have taken it in: the node would sign a second transaction.
+// have taken it in: the node would sign or take in a second transaction.
 func (j *job) once() bool {
 	for i := range j.calls {
 		if once(j.calls[i].Method) {
@@ -76,12 +77,11 @@ func (j *job) once() bool {
 	return false
 }
 
+// once are the methods that submit something and for which a second submission
+// is not certain to be harmless. That of eth_sendRawTransaction is: at worst it is
+// answered "already known".
 func once(method []byte) bool {
-	switch string(method) {
-	case "eth_sendTransaction", "personal_sendTransaction":
-		return true
-	}
-	return false
+	return string(method) != "eth_sendRawTransaction" && (bytes.HasPrefix(method, []byte("eth_send")) || bytes.HasPrefix(method, []byte("personal_send")))
 }
 
 // forward answers a request over HTTP.
@@ -99,9 +99,12 @@ func (l *Listener) handle(j *job, from net.Addr, resp *fasthttp.Response) {
 	limits := l.limits.Load()
 	j.from = from
 	j.decode()
-	if !limits.rates.allow(from, max(1, len(j.calls)), time.Now()) {
-		l.Stats.Limited.Add(1)
-		l.refuse(j, &refusal{fasthttp.StatusTooManyRequests, jsonrpc.Fault{Code: jsonrpc.CodeLimit, Message: "too many calls a second from this address"}}, resp)
+	if !l.allows(from, max(1, len(j.calls))) {
+		l.refuse(j, &refusal{fasthttp.StatusTooManyRequests, tooMany}, resp)
+		return
+	}
+	if most := limits.cfg.Limits.MaxBatch; j.batch && most > 0 && len(j.calls) > most {
+		l.refuse(j, &refusal{fasthttp.StatusOK, jsonrpc.Fault{Code: jsonrpc.CodeInvalidRequest, Message: "batch too large"}}, resp)
 		return
 	}
 	if n := j.logs(); n > 0 {
@@ -120,6 +123,18 @@ func (l *Listener) handle(j *job, from net.Addr, resp *fasthttp.Response) {
 	l.byBlock(j, resp)
 }
 
+var tooMany = jsonrpc.Fault{Code: jsonrpc.CodeLimit, Message: "too many calls a second from this address"}
+
+// allows reports whether an address may make so many calls now, and counts when
+// it may not.
+func (l *Listener) allows(from net.Addr, calls int) bool {
+	ok := l.limits.Load().rates.allow(from, calls, time.Now())
+	if !ok {
+		l.Stats.Limited.Add(1)
+	}
+	return ok
+}
+
 // freshest sends the whole request to the freshest node, and to the next one
 // when that fails (seed 004 "Routing").
 func (l *Listener) freshest(j *job, resp *fasthttp.Response) {
@@ -135,12 +150,25 @@ func (l *Listener) freshest(j *job, resp *fasthttp.Response) {
 		if err = l.attempt(n.Node, j, resp); err == nil {
 			return
 		}
+		err = byEndpoint(err, n)
 		if j.request.Once && !notTaken(err) {
 			break
 		}
 	}
 	l.Stats.Unserved.Add(1)
 	plain(resp, fasthttp.StatusBadGateway, textAllFailed+err.Error())
+}
+
+// byEndpoint is the error of an attempt as erigon_proxy words it, with the
+// endpoint in the place of the name.
+func byEndpoint(err error, n *NodeView) error {
+	var e *upstream.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	named := *e
+	named.Label = n.Server.Endpoint
+	return &named
 }
 
 // attempt sends a request to one node.

@@ -140,6 +140,13 @@ func refuse(conn net.Conn, code int) {
 	if _, err := io.WriteString(conn, answer); err != nil {
 		return
 	}
+	linger(conn)
+}
+
+// linger reads on for a moment after the last word to a client. A connection that
+// is closed on a client that is still sending takes that word with it.
+func linger(conn net.Conn) {
+	conn.SetDeadline(time.Now().Add(lingerTime))
 	if half, ok := conn.(interface{ CloseWrite() error }); ok {
 		half.CloseWrite()
 	}

@@ -125,6 +125,12 @@ func (l *Listener) View() *View { return l.fleet.view.Load() }
 // Told is the highest block that clients have been told.
 func (l *Listener) Told() uint64 { return l.heads.latest.Load() }
 
+// Filters is how many filters clients have now.
+func (l *Listener) Filters() int { return l.filters.count(time.Now()) }
+
+// FilterStats counts the filters that clients have made.
+func (l *Listener) FilterStats() *FilterStats { return &l.filters.stats }
+
 // Start begins to watch the nodes. ctx ends the clients; Stop waits for them.
 func (l *Listener) Start(ctx context.Context) {
 	l.ctx, l.cancel = context.WithCancel(ctx)

@@ -157,16 +157,24 @@ func heightOf(c *upstream.Client, name string, timeout time.Duration) (uint64, e
 func (f *fleet) askVersion(n *Node) {
 	result, err := n.call(method("web3_clientVersion"), f.timeout())
 	if err != nil {
-		f.log.Debug("a node does not tell its version", "server", n.Server.Name, "error", err)
+		f.log.Debug("a node does not tell its version", "server", n.name(), "error", err)
 		return
 	}
 	text, ok := jsonrpc.Text(result)
 	if !ok {
 		return
 	}
+	f.identified(n, string(text))
+}
+
+// identified takes in what a node calls itself.
+func (f *fleet) identified(n *Node, version string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	n.version = string(text)
+	if f.gone(n) {
+		return
+	}
+	n.version = version
 	f.view.Store(f.view.Load().with(n))
 }
 

@@ -97,13 +97,18 @@ func (m *mover) read() {
 		kind, text, err := m.client.ReadMessage()
 		if err != nil {
 			m.client.say(closeOf(err))
+			m.client.hearOut(err)
 			return
 		}
 		call, single := m.single(text)
+		subscribe := single && string(call.Method) == "eth_subscribe"
+		unsubscribe := single && string(call.Method) == "eth_unsubscribe"
 		switch {
-		case single && string(call.Method) == "eth_subscribe":
+		case (subscribe || unsubscribe) && !m.listener.allows(m.upgrade.conn.RemoteAddr(), 1):
+			m.tell(jsonrpc.AppendFault(nil, call.ID, tooMany))
+		case subscribe:
 			m.subscribe(&call)
-		case single && string(call.Method) == "eth_unsubscribe":
+		case unsubscribe:
 			m.unsubscribe(&call)
 		default:
 			m.slots <- struct{}{}
@@ -134,7 +139,12 @@ func (m *mover) call(kind int, text []byte) {
 	j.handshake = m.upgrade.request.Header
 	m.listener.Stats.Requests.Add(1)
 	m.listener.handle(j, m.upgrade.conn.RemoteAddr(), resp)
-	body := bytes.TrimSpace(resp.Body())
+	body, err := whole(resp, m.listener.Config().WebSocket.MaxMessage)
+	if err != nil {
+		// A client gets whole messages, so what has come of it is of no use.
+		body = []byte(err.Error())
+	}
+	body = bytes.TrimSpace(body)
 	if len(body) > 0 && body[0] != '{' && body[0] != '[' {
 		// A text for people, of ours or of a node.
 		var id []byte
@@ -240,7 +250,7 @@ func (m *mover) keep() {
 			continue
 		}
 		if err := m.serve(node, up, moved); m.ctx.Err() == nil {
-			m.listener.log.Debug("a client's subscriptions move", "from", node.Server.Name, "reason", err)
+			m.listener.log.Debug("a client's subscriptions move", "from", node.name(), "reason", err)
 		}
 		m.unlink()
 		m.listener.Stats.Moved.Add(1)
@@ -424,9 +434,14 @@ func (m *mover) deliver(node *Node, s *subscription, result []byte) error {
 	if !s.admit(result) {
 		return nil
 	}
-	if s.kind == "newHeads" {
+	switch s.kind {
+	case "newHeads":
 		node.sawHead(s.last)
 		raise(&m.listener.heads.latest, s.last)
+	case "logs":
+		if number, err := jsonrpc.Number(jsonrpc.Member(result, "blockNumber")); err == nil {
+			m.listener.told(node, number)
+		}
 	}
 	m.tell(s.notification(result))
 	return nil
@@ -520,12 +535,12 @@ func (s *subscription) remembers(number uint64) bool {
 // fetchLogs sends the logs that the client does not have.
 func (m *mover) fetchLogs(node *Node, s *subscription, head uint64, timeout time.Duration) error {
 	m.mu.Lock()
-	floor := s.floor
+	from := s.logsFrom()
 	m.mu.Unlock()
-	if floor >= head {
+	if from > head {
 		return nil
 	}
-	filter, err := s.logFilter(floor+1, head)
+	filter, err := s.logFilter(from, head)
 	if err != nil {
 		return err
 	}
@@ -586,7 +601,8 @@ func (m *mover) tick(now time.Time, v *View) {
 	}
 	m.nextPing = now.Add(ws.Heartbeat)
 	gone := ws.Heartbeat + ws.Heartbeat/2
-	if m.client.silence(now) > gone {
+	// While all slots are taken nobody reads what the client sends.
+	if m.client.silence(now) > gone && len(m.slots) < cap(m.slots) {
 		m.kill()
 		return
 	}

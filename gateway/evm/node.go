@@ -17,13 +17,16 @@ import (
 
 // Node is one node of the fleet. What is known about it stands in a NodeView.
 type Node struct {
-	Server *config.EVMServer
+	// server is the node as the configuration in force names it.
+	server atomic.Pointer[config.EVMServer]
 	// id numbers the nodes of the fleet, and host is the endpoint without its
 	// path.
 	id     int
 	host   string
 	client *upstream.Client
-	stop   context.CancelFunc
+	// stop ends what watches the node, unfollow only what follows its heads; that
+	// is nil while nothing does. Both belong to the fleet, under its lock.
+	stop, unfollow context.CancelFunc
 
 	// head is the highest block that the node is known to have. It may be ahead
 	// of the View, as answers to clients raise it too.
@@ -70,6 +73,8 @@ type NodeCounters struct {
 // NodeView is what is known about a node at one moment. It is never changed.
 type NodeView struct {
 	*Node
+	// Server is the node as the configuration names it.
+	Server *config.EVMServer
 	// State is a copy.
 	State health.State
 	// RTT is how long the last check took; 0 when it failed.
@@ -81,6 +86,9 @@ type NodeView struct {
 	// Version is what the node calls itself; empty until it was asked.
 	Version string
 }
+
+// name is what the configuration calls the node.
+func (n *Node) name() string { return n.server.Load().Name }
 
 // Counters are what is counted about the node.
 func (n *Node) Counters() *NodeCounters { return &n.counters }

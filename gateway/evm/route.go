@@ -37,7 +37,7 @@ func (l *Listener) byBlock(j *job, resp *fasthttp.Response) {
 	if j.readable && len(j.calls) == 1 {
 		call = &j.calls[0]
 		need = jsonrpc.NeedOf(call)
-		l.replaceTag(j, &need)
+		l.replaceTags(j, &need)
 	}
 	if r := l.answer(j, call, need, resp); r != nil {
 		l.refuse(j, r, resp)
@@ -48,30 +48,30 @@ func (l *Listener) plan(need jsonrpc.Need) want {
 	return plan(need, l.heads.latest.Load(), l.View().Tip)
 }
 
-// replaceTag puts the block that clients have been told in the place of "safe"
-// or "finalized": nodes learn of it at different times.
-func (l *Listener) replaceTag(j *job, need *jsonrpc.Need) {
-	n, ok := l.heads.tagged(need.Tag)
-	if !ok {
-		return
-	}
-	j.request.Body = replaced(j.request.Body, need.Tag, appendQuantity(nil, n))
-	need.Named, need.Lowest, need.Highest, need.Head, need.Tag = true, n, n, false, nil
+// replaceTags puts the blocks that clients have been told in the place of "safe"
+// and "finalized": nodes learn of them at different times.
+func (l *Listener) replaceTags(j *job, need *jsonrpc.Need) {
+	original := j.request.Body
+	l.heads.settle(need, func(tag []byte, n uint64) {
+		at := cap(original) - cap(tag)
+		j.request.Body = slices.Concat(j.request.Body[:at], appendQuantity(nil, n), j.request.Body[at+len(tag):])
+	})
 }
 
 // replaced is body with other in the place of part, which is a slice of it.
 func replaced(body, part, other []byte) []byte {
 	at := cap(body) - cap(part)
-	out := make([]byte, 0, len(body)+len(other))
-	out = append(out, body[:at]...)
-	out = append(out, other...)
-	return append(out, body[at+len(part):]...)
+	return slices.Concat(body[:at], other, body[at+len(part):])
 }
 
 // send asks nodes until one gives a good answer, which is in resp then. When
 // none does, but one has answered, the last answer is.
 func (l *Listener) send(j *job, call *jsonrpc.Call, need jsonrpc.Need, w want, resp *fasthttp.Response) *refusal {
 	j.request.Once = call != nil && once(call.Method) || call == nil && j.once()
+	j.request.Most = 0
+	if tellsHead(j, call, &need) {
+		j.request.Most = maxTold
+	}
 	j.tried = j.tried[:0]
 	deadline := time.Now().Add(l.Config().HoldWait)
 	var last error
@@ -105,8 +105,10 @@ func (l *Listener) send(j *job, call *jsonrpc.Call, need jsonrpc.Need, w want, r
 			n.forget(need)
 		}
 		if v == good || len(j.tried) >= maxAttempts || j.request.Once || firstFit(l.View(), w, j.tried) == nil {
-			if call != nil && len(j.tried) > 1 {
-				settleKnown(call, resp)
+			if call != nil && len(j.tried) > 1 && !resp.IsBodyStream() {
+				if body, ok := l.settled(n.Node, call, resp.Body()); ok {
+					resp.SetBody(body)
+				}
 			}
 			return nil
 		}
@@ -114,6 +116,26 @@ func (l *Listener) send(j *job, call *jsonrpc.Call, need jsonrpc.Need, w want, r
 		l.Stats.Retries.Add(1)
 		upstream.Wipe(resp)
 	}
+}
+
+// maxTold is the largest answer, in bytes, that is read for the head that it tells.
+const maxTold = 64 << 20
+
+// tellsHead reports whether the answer to a call, or to batch j when call is nil,
+// tells a client of the head.
+func tellsHead(j *job, call *jsonrpc.Call, need *jsonrpc.Need) bool {
+	if call != nil {
+		return need.Latest() && isHead(call.Method)
+	}
+	return slices.ContainsFunc(j.calls, func(c jsonrpc.Call) bool { return isHead(c.Method) })
+}
+
+func isHead(method []byte) bool {
+	switch string(method) {
+	case "eth_blockNumber", "eth_getBlockByNumber", "eth_getHeaderByNumber", "erigon_getHeaderByNumber":
+		return true
+	}
+	return false
 }
 
 // forget notes that the node has not kept the history that was asked for.
@@ -130,11 +152,15 @@ func (n *Node) forget(need jsonrpc.Need) {
 // next is the node to ask now. When the pool has nodes but none of them has the
 // block that clients have been told of, it waits for one until deadline.
 func (l *Listener) next(w want, j *job, call *jsonrpc.Call, need *jsonrpc.Need, deadline time.Time) (*NodeView, *refusal) {
+	chooser := l.chooser.Load()
+	if n := chooser.choose(l.View(), w, j, call, need); n != nil {
+		return n, nil
+	}
 	held := false
 	for {
 		changed := l.fleet.changes()
 		v := l.View()
-		if n := l.chooser.Load().choose(v, w, j, call, need); n != nil {
+		if n := chooser.choose(v, w, j, call, need); n != nil {
 			return n, nil
 		}
 		if len(v.Pool) == 0 {
@@ -153,19 +179,13 @@ func (l *Listener) next(w want, j *job, call *jsonrpc.Call, need *jsonrpc.Need, 
 			held = true
 			l.Stats.Held.Add(1)
 		}
-		wait := time.Until(deadline)
-		if wait <= 0 {
+		if time.Until(deadline) <= 0 {
 			return nil, unavailable("no node has block %d yet, try again", w.height)
 		}
-		t := time.NewTimer(wait)
-		select {
-		case <-changed:
-		case <-t.C:
-		case <-l.ctx.Done():
-			t.Stop()
+		waitFor(l.ctx, changed, time.Until(deadline))
+		if l.ctx.Err() != nil {
 			return nil, unavailable("shutting down")
 		}
-		t.Stop()
 	}
 }
 
@@ -198,25 +218,29 @@ func (l *Listener) credible(number uint64) bool {
 	return !h.Agree || number <= l.View().Tip+max(h.HardLag, 1)
 }
 
-// toldBlock takes in a block that a client is about to be told by a tag.
+// toldBlock takes in the newest block that an answer shows to a client. One that
+// is too old, or not to be believed, sends a call for the head elsewhere.
 func (l *Listener) toldBlock(n *Node, call *jsonrpc.Call, need jsonrpc.Need, w want, body []byte) verdict {
-	if !need.Head || string(call.Method) != "eth_getBlockByNumber" {
-		return good
-	}
-	number, err := jsonrpc.Number(jsonrpc.Inside(body, "result", "number"))
-	if err != nil {
-		return good
-	}
-	if need.Tag != nil {
-		l.heads.tell(need.Tag, number)
-		return good
-	}
-	if number < w.height || !l.credible(number) {
+	number, byTag, ok := shown(call.Method, body)
+	switch {
+	case !ok:
+	case byTag && need.Tags[0] != nil:
+		l.heads.tell(need.Tags[0], number)
+	case byTag && need.Head && (number < w.height || !l.credible(number)):
 		return elsewhere
+	default:
+		l.told(n, number)
 	}
-	n.sawHead(number)
-	raise(&l.heads.latest, number)
 	return good
+}
+
+// told takes in that a client is about to learn of a block that a node has: what
+// the client asks for next has to go to a node that has it as well.
+func (l *Listener) told(n *Node, number uint64) {
+	if number > l.heads.latest.Load() && l.credible(number) {
+		n.sawHead(number)
+		raise(&l.heads.latest, number)
+	}
 }
 
 // rewriteNumber raises the answer to eth_blockNumber to what clients have been

@@ -23,8 +23,10 @@ type subscription struct {
 	// heads and the keys of the logs, by block.
 	last uint64
 	sent map[string]uint64
-	// floor is a block up to which the client has all logs for certain.
-	floor uint64
+	// begun is the head at which the subscription began, floor a block up to which
+	// the client has all logs for certain, and forgotten one above which nothing
+	// that was sent is forgotten.
+	begun, floor, forgotten uint64
 }
 
 // maxSent bounds what is remembered of a subscription.
@@ -41,7 +43,18 @@ func newSubscription(call *jsonrpc.Call) *subscription {
 }
 
 // begin notes the head at which the subscription began.
-func (s *subscription) begin(head uint64) { s.last, s.floor = head, head }
+func (s *subscription) begin(head uint64) { s.last, s.begun, s.floor = head, head, head }
+
+// reorgDepth is how many blocks another node may have replaced of those that the
+// client had the logs of.
+const reorgDepth = 32
+
+// logsFrom is the first block of which logs have to be fetched after a move. Of
+// what the client has had, that is a part: another node may have other blocks.
+func (s *subscription) logsFrom() uint64 {
+	next := s.floor + 1
+	return min(next, max(next-min(next, reorgDepth), s.begun+1, s.forgotten+1))
+}
 
 // admit reports whether a notification is to be sent: a second time it is not.
 func (s *subscription) admit(result []byte) bool {
@@ -84,6 +97,7 @@ func (s *subscription) prune() {
 		low, high = min(low, n), max(high, n)
 	}
 	middle := low + (high-low)/2
+	s.forgotten = max(s.forgotten, middle)
 	for key, n := range s.sent {
 		if n <= middle {
 			delete(s.sent, key)

@@ -77,3 +77,43 @@ func TestHeadOfBlock(t *testing.T) {
 		t.Fatal("a number is no block")
 	}
 }
+
+func TestLogsFrom(t *testing.T) {
+	for _, c := range []struct{ begun, floor, forgotten, want uint64 }{
+		{100, 100, 0, 101},   // nothing is certain yet
+		{100, 110, 0, 101},   // all that was sent may have been replaced
+		{100, 200, 0, 169},   // as far back as another branch may go
+		{100, 200, 180, 181}, // what is forgotten might be sent twice
+		{100, 200, 300, 201}, // but nothing is left out
+		{0, 0, 0, 1}, {0, 5, 0, 1},
+	} {
+		s := &subscription{begun: c.begun, floor: c.floor, forgotten: c.forgotten}
+		if got := s.logsFrom(); got != c.want {
+			t.Errorf("%+v: %d", c, got)
+		}
+	}
+}
+
+// What is forgotten is all below a block, so that it can be told.
+func TestForgottenIsTold(t *testing.T) {
+	s := subscriptionTo(`["logs"]`)
+	log := func(block, index int) []byte {
+		return fmt.Appendf(nil, `{"blockNumber":"0x%x","blockHash":"%d","logIndex":"0x%x","removed":false}`, block, block, index)
+	}
+	const blocks, each = 100, maxSent / 20
+	for b := 1; b <= blocks; b++ {
+		for i := range each {
+			s.admit(log(b, i))
+		}
+	}
+	if s.forgotten == 0 {
+		t.Fatal("nothing was forgotten")
+	}
+	for b := int(s.forgotten) + 1; b <= blocks; b++ {
+		for i := range each {
+			if s.admit(log(b, i)) {
+				t.Fatalf("log %d of block %d would be sent twice, though only what is up to %d is forgotten", i, b, s.forgotten)
+			}
+		}
+	}
+}

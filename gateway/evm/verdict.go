@@ -24,12 +24,21 @@ const (
 // cannot be read, when call is nil.
 func judge(resp *fasthttp.Response, call *jsonrpc.Call, need jsonrpc.Need, w want) verdict {
 	switch code := resp.StatusCode(); {
-	case code >= 500 || code == fasthttp.StatusTooManyRequests:
+	case code >= 500 || refuses(code):
 		return elsewhere
 	case code != fasthttp.StatusOK || call == nil || resp.IsBodyStream():
 		return good
 	}
 	return judgeBody(resp.Body(), call, need, w)
+}
+
+// refuses are the statuses by which a provider says no to us, not to the call.
+func refuses(code int) bool {
+	switch code {
+	case fasthttp.StatusUnauthorized, fasthttp.StatusPaymentRequired, fasthttp.StatusForbidden, fasthttp.StatusRequestTimeout, fasthttp.StatusTooManyRequests:
+		return true
+	}
+	return false
 }
 
 func judgeBody(body []byte, call *jsonrpc.Call, need jsonrpc.Need, w want) verdict {
@@ -75,19 +84,15 @@ func judgeFault(f jsonrpc.Fault, call *jsonrpc.Call) verdict {
 		// What a contract says may hold any words.
 		return good
 	}
-	for _, part := range prunedTexts {
-		if strings.Contains(text, part) {
-			return pruned
-		}
+	if containsAny(text, prunedTexts) {
+		return pruned
 	}
 	switch f.Code {
 	case -32601, -32005, -32002:
 		return elsewhere
 	}
-	for _, part := range elsewhereTexts {
-		if strings.Contains(text, part) {
-			return elsewhere
-		}
+	if containsAny(text, elsewhereTexts) {
+		return elsewhere
 	}
 	return good
 }

@@ -2,6 +2,7 @@ package evm
 
 import (
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,6 +24,11 @@ func TestJudge(t *testing.T) {
 		{"eth_call", "", 200, `{"id":1,"result":"0x1"}`, good},
 		{"eth_call", "", 500, ``, elsewhere},
 		{"eth_call", "", 429, ``, elsewhere},
+		{"eth_call", "", 401, ``, elsewhere},
+		{"eth_call", "", 402, ``, elsewhere},
+		{"eth_call", "", 403, ``, elsewhere},
+		{"eth_call", "", 404, ``, good},
+		{"eth_call", "", 408, ``, elsewhere},
 		{"eth_call", "", 400, ``, good},
 		{"eth_call", "", 413, ``, good},
 		{"eth_call", "", 200, fault("3", "execution reverted: pruned"), good},
@@ -85,6 +91,80 @@ func TestRates(t *testing.T) {
 	}
 	if !newRates(0, 0).allow(a, 1<<20, now) {
 		t.Fatal("no limit")
+	}
+}
+
+func TestOnce(t *testing.T) {
+	for method, want := range map[string]bool{
+		"eth_sendTransaction": true, "personal_sendTransaction": true, "eth_sendRawTransactionSync": true, "eth_sendUserOperation": true,
+		"eth_sendRawTransaction": false, "eth_call": false, "eth_blockNumber": false, "": false,
+	} {
+		if got := once([]byte(method)); got != want {
+			t.Errorf("%s: %v", method, got)
+		}
+	}
+}
+
+func TestShown(t *testing.T) {
+	for _, c := range []struct {
+		method, body string
+		number       uint64
+		byTag, ok    bool
+	}{
+		{"eth_getBlockByNumber", `{"id":1,"result":{"hash":"0x1","number":"0x64","transactions":[]}}`, 100, true, true},
+		{"eth_getHeaderByNumber", `{"id":1,"result":{"number":"0x64"}}`, 100, true, true},
+		{"eth_getBlockByHash", `{"id":1,"result":{"number":"0x64"}}`, 100, false, true},
+		{"eth_getTransactionReceipt", `{"id":1,"result":{"blockHash":"0x1","blockNumber":"0x65","logs":[{"blockNumber":"0x1"}]}}`, 101, false, true},
+		{"eth_getTransactionByHash", `{"id":1,"result":{"blockNumber":null}}`, 0, false, false},
+		{"eth_getTransactionReceipt", `{"id":1,"result":null}`, 0, false, false},
+		{"eth_getLogs", `{"id":1,"result":[{"blockNumber":"0x1","data":"0x"},{"blockNumber" : "0x66","logIndex":"0x0"}]}`, 102, false, true},
+		{"eth_getLogs", `{"id":1,"result":[]}`, 0, false, false},
+		{"eth_getLogs", `{"id":1,"error":{"message":"no blockNumber"}}`, 0, false, false},
+		{"eth_getLogs", `{"id":1,"result":[{"blockNumber`, 0, false, false},
+		{"eth_getLogs", `{"id":1,"result":[{"blockNumber"`, 0, false, false},
+		{"eth_getLogs", `{"id":1,"result":[{"blockNumber":`, 0, false, false},
+		{"eth_getLogs", `{"id":1,"result":[{"blockNumber":"0x6`, 0, false, false},
+		{"eth_getBlockReceipts", `{"id":1,"result":[{"blockNumber":"0x66"}]}`, 102, false, true},
+		{"eth_call", `{"id":1,"result":"0x1"}`, 0, false, false},
+	} {
+		number, byTag, ok := shown([]byte(c.method), []byte(c.body))
+		if number != c.number || ok != c.ok || ok && byTag != c.byTag {
+			t.Errorf("%s %s: %d %v %v", c.method, c.body, number, byTag, ok)
+		}
+	}
+}
+
+// Both ends of a range may be tags, in any order; what a client was told of takes
+// their place, and the range is as wide as it was.
+func TestReplaceTags(t *testing.T) {
+	const head = `{"id":1,"method":"eth_getLogs","params":[`
+	for _, c := range []struct {
+		params, want string
+		need         jsonrpc.Need
+	}{
+		{`{"fromBlock":"finalized","toBlock":"latest"}`, `{"fromBlock":"0x60","toBlock":"latest"}`, jsonrpc.Need{Named: true, Lowest: 96, Highest: 96, Head: true}},
+		{`{"fromBlock":"0x1","toBlock":"finalized"}`, `{"fromBlock":"0x1","toBlock":"0x60"}`, jsonrpc.Need{Named: true, Lowest: 1, Highest: 96}},
+		{`{"fromBlock":"finalized","toBlock":"finalized"}`, `{"fromBlock":"0x60","toBlock":"0x60"}`, jsonrpc.Need{Named: true, Lowest: 96, Highest: 96}},
+		{`{"toBlock":"finalized","fromBlock":"finalized","topics":[]}`, `{"toBlock":"0x60","fromBlock":"0x60","topics":[]}`, jsonrpc.Need{Named: true, Lowest: 96, Highest: 96}},
+		{`{"fromBlock":"finalized","toBlock":"safe"}`, `{"fromBlock":"0x60","toBlock":"safe"}`, jsonrpc.Need{Named: true, Lowest: 96, Highest: 96}},
+	} {
+		l := &Listener{}
+		l.heads.tell([]byte(`"finalized"`), 96)
+		j := &job{}
+		j.request.Body = []byte(head + c.params + `]}`)
+		j.decode()
+		need := jsonrpc.NeedOf(&j.calls[0])
+		l.replaceTags(j, &need)
+		if got := string(j.request.Body); got != head+c.want+`]}` {
+			t.Errorf("%s became %s", c.params, got)
+		}
+		tag := string(need.Tags[0]) + string(need.Tags[1])
+		if tag != "" != strings.Contains(c.want, "safe") {
+			t.Errorf("%s: %s is left", c.params, tag)
+		}
+		if need.Tags = [2][]byte{}; need.Named != c.need.Named || need.Lowest != c.need.Lowest || need.Highest != c.need.Highest || need.Head != c.need.Head {
+			t.Errorf("%s: %+v", c.params, need)
+		}
 	}
 }
 

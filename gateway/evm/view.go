@@ -124,5 +124,5 @@ func (v *View) count() {
 }
 
 func (n *Node) view() *NodeView {
-	return &NodeView{Node: n, State: n.state, RTT: n.rtt, Aside: n.aside, Checked: n.checked, Version: n.version}
+	return &NodeView{Node: n, Server: n.server.Load(), State: n.state, RTT: n.rtt, Aside: n.aside, Checked: n.checked, Version: n.version}
 }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -40,7 +41,7 @@ const (
 
 // wsBuffer is small, as most connections are idle; large messages do not pass
 // through it.
-const wsBuffer = 1024
+const wsBuffer = 512
 
 var wsWriteBuffers sync.Pool
 
@@ -94,6 +95,11 @@ func buffered(raw, conn net.Conn) []byte {
 	raw.SetReadDeadline(time.Unix(1, 0))
 	early, _ := io.ReadAll(conn)
 	raw.SetReadDeadline(time.Time{})
+	if len(early) == 0 {
+		// As it is with most clients. The room that ReadAll made would be kept as
+		// long as the connection.
+		return nil
+	}
 	return early
 }
 
@@ -178,6 +184,14 @@ func (c *wsConn) say(code int, text string) {
 	c.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, text), time.Now().Add(farewell))
 }
 
+// hearOut lets a client whose message was too large get our Close frame: it is
+// still sending.
+func (c *wsConn) hearOut(err error) {
+	if errors.Is(err, websocket.ErrReadLimit) {
+		linger(c.heard.Conn)
+	}
+}
+
 // runSession connects a client to a node and relays until one of them goes.
 func (l *Listener) runSession(u *upgrade) {
 	l.Stats.Upgrades.Add(1)
@@ -240,6 +254,7 @@ func (s *session) relay() {
 	err := pump(s.up, s.client)
 	s.up.say(closeOf(err))
 	s.up.Close()
+	s.client.hearOut(err)
 	down.Wait()
 	close(s.ended)
 }
@@ -370,10 +385,11 @@ func (l *Listener) dialPool(u *upgrade) (*Node, *wsConn, string) {
 
 // dialNode connects to one node as the client did to us.
 func (l *Listener) dialNode(n *Node, u *upgrade) (*wsConn, string, error) {
-	if n.Server.WebSocketURL() == "" {
+	server := n.server.Load()
+	if server.WebSocketURL() == "" {
 		return nil, "", errors.New("it has no WebSocket")
 	}
-	target, err := url.Parse(n.Server.WebSocketURL())
+	target, err := url.Parse(server.WebSocketURL())
 	if err != nil {
 		return nil, "", err
 	}
@@ -393,7 +409,7 @@ func (l *Listener) dialNode(n *Node, u *upgrade) (*wsConn, string, error) {
 			header[key] = values
 		}
 	}
-	for key, value := range n.Server.Headers {
+	for key, value := range server.Headers {
 		header.Set(key, value)
 	}
 	offered := websocket.Subprotocols(u.request)
@@ -433,7 +449,10 @@ func dialWS(ctx context.Context, network upstream.Network, trust upstream.Trust,
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	conn, resp, err := d.DialContext(ctx, target.String(), header)
-	if err != nil {
+	switch {
+	case err != nil && resp != nil:
+		return nil, "", fmt.Errorf("the WebSocket handshake is answered with HTTP status %d", resp.StatusCode)
+	case err != nil:
 		return nil, "", err
 	}
 	return &wsConn{conn, h}, resp.Header.Get("Sec-WebSocket-Protocol"), nil

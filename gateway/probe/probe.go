@@ -1,6 +1,6 @@
-// Package probe asks SHiP nodes, once, who they are and what they hold. It is
-// what "flotilla config test" runs; the monitors of a running gateway are
-// package fleet's.
+// Package probe asks nodes, once, who they are and what they hold. It is what
+// "flotilla config test" runs; the monitors of a running gateway are those of
+// the packages fleet and evm.
 package probe
 
 import (

@@ -190,7 +190,7 @@ func TestAll(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			cfg := listenerFor(c.chainID, c.servers...)
 			cfg.Listeners[0].RequireChainID = c.require
-			l := All(t.Context(), cfg, noTrust{}, nil)[0]
+			l := All(t.Context(), cfg, noTrust{}, nil).Listeners[0]
 			if got, want := strings.Join(l.Faults(), "; "), strings.Join(c.faults, "; "); got != want {
 				t.Errorf("the faults are %q, want %q", got, want)
 			}
@@ -266,7 +266,7 @@ func TestCoverageIsThatOfARunningFleet(t *testing.T) {
 		live("l", node(t, chain, simulator.Options{First: 90})), disabled)
 	l := cfg.Listeners[0]
 	l.Reconnect, l.Monitoring, l.Status = time.Hour, time.Hour, time.Hour
-	got := All(t.Context(), cfg, noTrust{}, nil)[0].Coverage
+	got := All(t.Context(), cfg, noTrust{}, nil).Listeners[0].Coverage
 
 	f := fleet.New(l, &dial.Dialer{Trust: noTrust{}}, slog.New(slog.DiscardHandler))
 	ctx, stop := context.WithCancel(t.Context())

@@ -50,30 +50,33 @@ type Listener struct {
 	Coverage Coverage
 }
 
+// Report is what the probes of a configuration gave.
+type Report struct {
+	// Listeners are those for SHiP, EVM those for EVM JSON-RPC, each in the order
+	// of the configuration.
+	Listeners []*Listener
+	EVM       []*EVM
+}
+
 // width is how many servers are probed at once.
 const width = 16
 
 // All probes every enabled server of a configuration side by side. done, which
 // may be nil, is called after each of them, by any goroutine. It returns when
 // all have ended; ctx ends them early, with its error in each.
-func All(ctx context.Context, cfg *config.Config, trust dial.Trust, done func(count, total int)) []*Listener {
-	var group errgroup.Group
-	group.SetLimit(width)
-	var listeners []*Listener
+func All(ctx context.Context, cfg *config.Config, trust dial.Trust, done func(count, total int)) *Report {
+	report := &Report{}
 	var todo []func()
 	for _, l := range cfg.Listeners {
-		report := &Listener{Listener: l}
-		listeners = append(listeners, report)
-		for _, server := range l.Servers {
-			s := &Server{Server: server, Probed: server.Enabled && server.URL != "", Chain: ChainUnknown}
-			report.Servers = append(report.Servers, s)
-			if s.Probed {
-				todo = append(todo, func() {
-					s.Result, s.Err = Probe(ctx, s.URL, l.ConnectTimeout(), l.MaxMessage, trust)
-				})
-			}
-		}
+		listener, probes := newListener(ctx, l, trust)
+		report.Listeners, todo = append(report.Listeners, listener), append(todo, probes...)
 	}
+	for _, l := range cfg.EVM {
+		listener, probes := newEVM(ctx, l, trust)
+		report.EVM, todo = append(report.EVM, listener), append(todo, probes...)
+	}
+	var group errgroup.Group
+	group.SetLimit(width)
 	var count atomic.Int64
 	for _, run := range todo {
 		group.Go(func() error {
@@ -86,11 +89,29 @@ func All(ctx context.Context, cfg *config.Config, trust dial.Trust, done func(co
 	}
 	// The functions return no error: each server keeps its own.
 	_ = group.Wait()
-	for _, l := range listeners {
+	for _, l := range report.Listeners {
 		l.compareChains()
 		l.Coverage = cover(l.Servers)
 	}
-	return listeners
+	for _, l := range report.EVM {
+		l.compare()
+	}
+	return report
+}
+
+// newListener makes the report of a listener, and the probes that fill it.
+func newListener(ctx context.Context, l *config.Listener, trust dial.Trust) (report *Listener, probes []func()) {
+	report = &Listener{Listener: l}
+	for _, server := range l.Servers {
+		s := &Server{Server: server, Probed: server.Enabled && server.URL != "", Chain: ChainUnknown}
+		report.Servers = append(report.Servers, s)
+		if s.Probed {
+			probes = append(probes, func() {
+				s.Result, s.Err = Probe(ctx, s.URL, l.ConnectTimeout(), l.MaxMessage, trust)
+			})
+		}
+	}
+	return report, probes
 }
 
 func (l *Listener) compareChains() {
@@ -114,16 +135,26 @@ func (l *Listener) compareChains() {
 	}
 }
 
+// Label is the listener's name.
+func (l *Listener) Label() string { return l.Name }
+
 // Dead reports whether servers were probed and none of them answered.
 func (l *Listener) Dead() bool {
-	probed := false
+	answered, probed := l.Answered()
+	return probed > 0 && answered == 0
+}
+
+// Answered counts the servers that were probed, and those of them that answered.
+func (l *Listener) Answered() (answered, probed int) {
 	for _, s := range l.Servers {
-		if s.Probed && s.Err == nil {
-			return false
+		if s.Probed {
+			probed++
 		}
-		probed = probed || s.Probed
+		if s.Probed && s.Err == nil {
+			answered++
+		}
 	}
-	return probed
+	return answered, probed
 }
 
 // Faults are what a strict test fails for, in words.

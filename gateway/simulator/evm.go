@@ -44,27 +44,31 @@ func EVMHash(number uint64, branch string) string {
 	return fmt.Sprintf("0x%048x%016x", mark, number)
 }
 
-// evmHeader is a block as JSON.
-func evmHeader(number uint64, branch string) string {
-	parent := EVMHash(number, branch)
-	if number > 0 {
-		parent = EVMHash(number-1, branch)
+// hash is that of a block as a node with these faults has it.
+func (f *EVMFaults) hash(number uint64) string {
+	if number < f.BranchFrom {
+		return EVMHash(number, "")
 	}
-	return fmt.Sprintf(`{"number":"0x%x","hash":%q,"parentHash":%q,"timestamp":"0x%x","transactions":[]}`,
-		number, EVMHash(number, branch), parent, 1_700_000_000+number*12)
+	return EVMHash(number, f.Branch)
 }
 
-// evmLog is the one log of a block as JSON.
-func evmLog(number uint64, branch string) string {
+// header is a block as JSON.
+func (f *EVMFaults) header(number uint64) string {
+	return fmt.Sprintf(`{"number":"0x%x","hash":%q,"parentHash":%q,"timestamp":"0x%x","transactions":[]}`,
+		number, f.hash(number), f.hash(number-min(number, 1)), 1_700_000_000+number*12)
+}
+
+// log is the one log of a block as JSON.
+func (f *EVMFaults) log(number uint64) string {
 	return fmt.Sprintf(`{"address":"0x00000000000000000000000000000000000000aa","topics":[],"data":"0x%x","blockNumber":"0x%x","blockHash":%q,`+
 		`"transactionHash":"0x%064x","transactionIndex":"0x0","logIndex":"0x0","removed":false}`,
-		number, number, EVMHash(number, branch), number)
+		number, number, f.hash(number), number)
 }
 
-func evmLogs(from, to uint64, branch string) string {
+func (f *EVMFaults) logs(from, to uint64) string {
 	var list []string
 	for n := from; n <= to; n++ {
-		list = append(list, evmLog(n, branch))
+		list = append(list, f.log(n))
 	}
 	return "[" + strings.Join(list, ",") + "]"
 }

@@ -36,16 +36,16 @@ func (n *EVMNode) useFilter(c evmCall) (result, fault string) {
 	case f == nil, c.Method == "eth_getFilterLogs" && f.method != "eth_newFilter":
 		return "", `{"code":-32000,"message":"filter not found"}`
 	case c.Method == "eth_getFilterLogs":
-		return evmLogs(f.from+1, n.head, n.faults.Branch), ""
+		return n.faults.logs(f.from+1, n.head), ""
 	}
 	first := f.told + 1
 	f.told = n.head
 	if f.method == "eth_newFilter" {
-		return evmLogs(first, n.head, n.faults.Branch), ""
+		return n.faults.logs(first, n.head), ""
 	}
 	var hashes []string
 	for b := first; b <= n.head && f.method == "eth_newBlockFilter"; b++ {
-		hashes = append(hashes, strconv.Quote(EVMHash(b, n.faults.Branch)))
+		hashes = append(hashes, strconv.Quote(n.faults.hash(b)))
 	}
 	return "[" + strings.Join(hashes, ",") + "]", ""
 }

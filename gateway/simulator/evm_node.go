@@ -39,8 +39,9 @@ type EVMFaults struct {
 	Claim uint64
 	// ChainID is another chain.
 	ChainID uint64
-	// Branch is a branch that nobody else has.
-	Branch string
+	// Branch is a branch that nobody else has, from the block BranchFrom on.
+	Branch     string
+	BranchFrom uint64
 	// Pruned is the first block that the node has kept.
 	Pruned uint64
 	// Errors are JSON-RPC errors by method, as raw objects.
@@ -71,7 +72,7 @@ func (n *EVMNode) Import(to uint64) {
 	for n.head < to {
 		n.head++
 		for s := range n.sockets {
-			s.announce(n.head, n.faults.Branch)
+			s.announce(n.head, &n.faults)
 		}
 	}
 }
@@ -137,6 +138,9 @@ func (n *EVMNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case f.Status != 0:
 		http.Error(w, "fault", f.Status)
+		return
+	case r.Header.Get("X-Refuse") != "":
+		http.Error(w, "refused", http.StatusForbidden)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -206,7 +210,7 @@ func (n *EVMNode) result(c evmCall) (result, fault string) {
 		case number < n.faults.Pruned:
 			return "", `{"code":4444,"message":"pruned history unavailable"}`
 		}
-		return evmHeader(number, n.faults.Branch), ""
+		return n.faults.header(number), ""
 	case "eth_getBalance":
 		number, ok := evmBlock(c.param(1), head)
 		switch {
@@ -224,7 +228,10 @@ func (n *EVMNode) result(c evmCall) (result, fault string) {
 		from, _ := evmBlock(strconv.Quote(f.FromBlock), head)
 		to, _ := evmBlock(strconv.Quote(f.ToBlock), head)
 		// Blocks that are not there yet have no logs.
-		return evmLogs(from, min(to, head), n.faults.Branch), ""
+		return n.faults.logs(from, min(to, head)), ""
+	case "eth_getTransactionReceipt", "eth_getTransactionByHash":
+		// Every transaction is in the newest block.
+		return fmt.Sprintf(`{"hash":%s,"blockNumber":"0x%x"}`, c.param(0), head), ""
 	case "eth_newFilter", "eth_newBlockFilter", "eth_newPendingTransactionFilter":
 		return n.newFilter(c.Method), ""
 	case "eth_getFilterChanges", "eth_getFilterLogs", "eth_uninstallFilter":
@@ -248,6 +255,14 @@ func (c *evmCall) param(i int) string {
 // evmBlock reads a block parameter. Two blocks below the head are safe, four
 // are final.
 func evmBlock(raw string, head uint64) (uint64, bool) {
+	var object struct{ BlockNumber, BlockHash string }
+	if json.Unmarshal([]byte(raw), &object) == nil {
+		// EIP-1898. The number is the last part of a simulated hash.
+		raw = strconv.Quote(object.BlockNumber)
+		if h := object.BlockHash; len(h) > 16 {
+			raw = strconv.Quote("0x" + h[len(h)-16:])
+		}
+	}
 	text, err := strconv.Unquote(raw)
 	if err != nil {
 		return 0, false
@@ -333,13 +348,13 @@ func (s *evmSocket) send(text string) {
 }
 
 // announce tells a new head to the subscriptions.
-func (s *evmSocket) announce(number uint64, branch string) {
+func (s *evmSocket) announce(number uint64, f *EVMFaults) {
 	s.write.Lock()
 	var texts []string
 	for id, kind := range s.subs {
-		result := evmHeader(number, branch)
+		result := f.header(number)
 		if kind == "logs" {
-			result = evmLog(number, branch)
+			result = f.log(number)
 		}
 		texts = append(texts, fmt.Sprintf(`{"jsonrpc":"2.0","method":"eth_subscription","params":{"subscription":%q,"result":%s}}`, id, result))
 	}

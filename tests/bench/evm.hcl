@@ -4,8 +4,7 @@ listener "evm" "small" {
   address = "127.0.0.1:28545"
   health {
     readmit   = "0s"
-    subscribe = false # The mock nodes have neither WebSocket,
-    agree     = false # nor blocks.
+    subscribe = false # The mock nodes have no WebSocket.
   }
   server "a" { endpoint = "http://127.0.9.1:8545" }
   server "b" { endpoint = "http://127.0.9.2:8545" }
@@ -16,7 +15,6 @@ listener "evm" "large" {
   health {
     readmit   = "0s"
     subscribe = false
-    agree     = false
   }
   server "a" { endpoint = "http://127.0.9.3:8545" }
   server "b" { endpoint = "http://127.0.9.4:8545" }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"flotilla/gateway/simulator"
@@ -166,6 +167,42 @@ func TestFiltersGoToTheirNode(t *testing.T) {
 	})
 }
 
+// The metrics tell how many filters there are, and how they ended.
+func TestFilterMetrics(t *testing.T) {
+	s := newScene(t, 2, "")
+	want := func(live, made, uninstalled, lost int) {
+		t.Helper()
+		_, text := get(t, s.client, "http://"+s.admin+"/metrics")
+		for series, value := range map[string]int{
+			`flotilla_evm_filters{listener="test"}`: live, `flotilla_evm_filters_made_total{listener="test"}`: made,
+			`flotilla_evm_filters_ended_total{listener="test",reason="uninstalled"}`: uninstalled,
+			`flotilla_evm_filters_ended_total{listener="test",reason="lost"}`:        lost,
+			`flotilla_evm_filters_ended_total{listener="test",reason="expired"}`:     0,
+			`flotilla_evm_filters_ended_total{listener="test",reason="displaced"}`:   0,
+		} {
+			if line := fmt.Sprintf("%s %d\n", series, value); !strings.Contains(text, line) {
+				t.Errorf("no line %s", line)
+			}
+		}
+	}
+	want(0, 0, 0, 0)
+	var ids []string
+	for range 3 {
+		id, _ := s.newFilter("eth_newFilter", "[{}]")
+		ids = append(ids, id)
+	}
+	want(3, 3, 0, 0)
+	if a := s.call("eth_uninstallFilter", fmt.Sprintf("[%q]", ids[0])); string(a.Result) != "true" {
+		t.Fatal(a)
+	}
+	want(2, 3, 1, 0)
+	for _, n := range s.nodes {
+		n.ForgetFilters()
+	}
+	s.unknown(ids[1])
+	want(1, 3, 1, 1)
+}
+
 // A filter is lost with its node, and the client is told so in a node's words.
 func TestFilterOfALostNode(t *testing.T) {
 	for name, lose := range map[string]func(s *scene, i int){
@@ -215,7 +252,7 @@ func TestFilterOfALostNode(t *testing.T) {
 // What a filter tells counts as told: a call for its block goes to a node that
 // has it, though no check has seen it yet.
 func TestFilterTellsTheHead(t *testing.T) {
-	s := newScene(t, 2, "health {\n interval = \"1m\"\n readmit = \"0s\"\n subscribe = false\n}\n")
+	s := newScene(t, 2, unwatched)
 	id, node := s.newFilter("eth_newBlockFilter", "[]")
 	s.chain.Mine(1)
 	i := slices.IndexFunc(s.nodes, func(n *simulator.EVMNode) bool { return n.Name == node })

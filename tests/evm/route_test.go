@@ -106,7 +106,7 @@ func TestReadsAreRetried(t *testing.T) {
 		"missing trie node": {Errors: map[string]string{"eth_getBalance": `{"code":-32000,"message":"missing trie node ab"}`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newScene(t, 2, "health {\n interval = \"1m\"\n readmit = \"0s\"\n}\n")
+			s := newScene(t, 2, unwatched)
 			s.nodes[0].Break(f)
 			for i := range 8 {
 				if a := s.call("eth_getBalance", `["0xaa","latest"]`); a.Error != nil || a.node != "node-1" {
@@ -129,7 +129,7 @@ func TestReadsAreRetried(t *testing.T) {
 // A transaction that may have been taken in is not sent again, unless sending
 // it again can only say that it is known.
 func TestTransactions(t *testing.T) {
-	slow := "health {\n interval = \"1m\"\n readmit = \"0s\"\n}\n"
+	slow := unwatched
 	t.Run("one that the node signs is not repeated", func(t *testing.T) {
 		s := newScene(t, 2, slow)
 		for _, n := range s.nodes {

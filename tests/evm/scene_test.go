@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,11 +33,12 @@ type scene struct {
 	chain *simulator.EVMChain
 	nodes []*simulator.EVMNode
 	ports []*httptest.Server
-	// addr is that of the listener, management that of its management API.
-	addr, management string
-	log              *lines
-	reload           chan gateway.Reload
-	client           *http.Client
+	// addr is that of the listener, management that of its management API, admin
+	// that of the admin port.
+	addr, management, admin string
+	log                     *lines
+	reload                  chan gateway.Reload
+	client                  *http.Client
 }
 
 // lines gathers what is logged.
@@ -56,6 +59,24 @@ func (l *lines) has(part string) bool {
 	return strings.Contains(l.text.String(), part)
 }
 
+func (l *lines) count(part string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), part)
+}
+
+// line reports whether one line has all of the parts.
+func (l *lines) line(parts ...string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for text := range strings.Lines(l.text.String()) {
+		if !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(text, part) }) {
+			return true
+		}
+	}
+	return false
+}
+
 // settings are what every listener of these tests has, so that they are quick.
 const settings = `
   health {
@@ -71,17 +92,26 @@ const settings = `
 // listener's block.
 func newScene(t *testing.T, count int, more string) *scene {
 	t.Helper()
-	s := &scene{t: t, chain: simulator.NewEVMChain(1337, 100), log: &lines{}, reload: make(chan gateway.Reload)}
-	for i := range count {
-		n := simulator.NewEVMNode(fmt.Sprintf("node-%d", i), s.chain)
-		s.nodes = append(s.nodes, n)
-		s.ports = append(s.ports, httptest.NewServer(n))
-	}
-	s.management = freeAddress(t)
+	s := newNodes(t, count, func(_ int, n *simulator.EVMNode) *httptest.Server { return httptest.NewServer(n) })
 	if !strings.Contains(more, "health {") {
 		more += settings
 	}
 	s.start(s.config(more))
+	s.healthy(count)
+	return s
+}
+
+// newNodes is a scene whose product has not been started. port opens that of a
+// node.
+func newNodes(t *testing.T, count int, port func(i int, n *simulator.EVMNode) *httptest.Server) *scene {
+	t.Helper()
+	s := &scene{t: t, chain: simulator.NewEVMChain(1337, 100), log: &lines{}, reload: make(chan gateway.Reload)}
+	s.management, s.admin = freeAddresses(t)
+	for i := range count {
+		n := simulator.NewEVMNode(fmt.Sprintf("node-%d", i), s.chain)
+		s.nodes = append(s.nodes, n)
+		s.ports = append(s.ports, port(i, n))
+	}
 	return s
 }
 
@@ -89,7 +119,7 @@ func newScene(t *testing.T, count int, more string) *scene {
 func (s *scene) config(more string) *config.Config {
 	s.t.Helper()
 	var b strings.Builder
-	fmt.Fprintf(&b, "listener \"evm\" \"test\" {\n  address = \"127.0.0.1:1\"\n  management { address = %q }\n%s\n", s.management, more)
+	fmt.Fprintf(&b, "admin {\n  address = %q\n}\nlistener \"evm\" \"test\" {\n  address = \"127.0.0.1:1\"\n  management { address = %q }\n%s\n", s.admin, s.management, more)
 	for i, p := range s.ports {
 		if !strings.Contains(more, fmt.Sprintf("server \"node-%d\"", i)) {
 			fmt.Fprintf(&b, "  server \"node-%d\" { endpoint = %q }\n", i, p.URL)
@@ -105,14 +135,25 @@ func (s *scene) config(more string) *config.Config {
 	return cfg
 }
 
-func freeAddress(t *testing.T) string {
+// freeAddresses are different ones on which nobody listens. They are outside the
+// range from which the system takes ports for outgoing connections, so that they
+// are free still when the product opens them.
+func freeAddresses(t *testing.T) (a, b string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	const low, high = 12000, 32000
+	var found []string
+	for range 200 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", low+rand.IntN(high-low)))
+		if err != nil {
+			continue
+		}
+		defer l.Close()
+		if found = append(found, l.Addr().String()); len(found) == 2 {
+			return found[0], found[1]
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no free ports on 127.0.0.1")
+	return "", ""
 }
 
 func (s *scene) start(cfg *config.Config) {
@@ -146,7 +187,6 @@ func (s *scene) start(cfg *config.Config) {
 		ended <- err
 		s.t.Fatal(err)
 	}
-	s.healthy(len(s.nodes))
 }
 
 // apply puts another configuration in force.
@@ -156,6 +196,19 @@ func (s *scene) apply(cfg *config.Config) {
 	eventually(s.t, "the configuration is in force", func() bool {
 		return s.log.has("a new configuration is in force") || s.log.has("the configuration was not changed")
 	})
+}
+
+// metric is the value of flotilla_evm_NAME.
+func (s *scene) metric(name string) int {
+	s.t.Helper()
+	_, text := get(s.t, s.client, "http://"+s.admin+"/metrics")
+	_, rest, ok := strings.Cut(text, fmt.Sprintf("\nflotilla_evm_%s{listener=\"test\"} ", name))
+	value, _, _ := strings.Cut(rest, "\n")
+	n, err := strconv.Atoi(value)
+	if !ok || err != nil {
+		s.t.Fatalf("flotilla_evm_%s is %q", name, value)
+	}
+	return n
 }
 
 // status is the management API's /health.
@@ -189,12 +242,15 @@ func (s *scene) healthy(want int) {
 }
 
 // seen waits until the product knows the heads of all nodes.
-func (s *scene) seen() {
+func (s *scene) seen() { s.seenBut(-1) }
+
+// seenBut is seen without the head of one node.
+func (s *scene) seenBut(liar int) {
 	s.t.Helper()
 	eventually(s.t, "all heads are known", func() bool {
 		_, blocks := s.status()
-		for _, n := range s.nodes {
-			if blocks[n.Name] != n.Head() {
+		for i, n := range s.nodes {
+			if i != liar && blocks[n.Name] != n.Head() {
 				return false
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,8 +26,10 @@ type socket struct {
 	// of the notifications, by subscription.
 	answers map[string]answer
 	blocks  map[string][]uint64
-	ended   chan struct{}
-	err     error
+	// hashes are those of the blocks.
+	hashes map[string][]string
+	ended  chan struct{}
+	err    error
 }
 
 func (s *scene) dial() *socket {
@@ -35,7 +38,12 @@ func (s *scene) dial() *socket {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	c := &socket{t: s.t, conn: conn, answers: map[string]answer{}, blocks: map[string][]uint64{}, ended: make(chan struct{})}
+	return s.listen(conn)
+}
+
+// listen makes a client of a connection, which is closed with the test.
+func (s *scene) listen(conn *websocket.Conn) *socket {
+	c := &socket{t: s.t, conn: conn, answers: map[string]answer{}, blocks: map[string][]uint64{}, hashes: map[string][]string{}, ended: make(chan struct{})}
 	go c.read()
 	s.t.Cleanup(func() {
 		conn.Close()
@@ -57,7 +65,7 @@ func (c *socket) read() {
 			Method string
 			Params struct {
 				Subscription string
-				Result       struct{ Number, BlockNumber string }
+				Result       struct{ Number, BlockNumber, Hash, BlockHash string }
 			}
 		}
 		if json.Unmarshal(text, &m) != nil {
@@ -67,6 +75,7 @@ func (c *socket) read() {
 		if m.Method == "eth_subscription" {
 			number, _ := strconv.ParseUint(strings.TrimPrefix(m.Params.Result.Number+m.Params.Result.BlockNumber, "0x"), 16, 64)
 			c.blocks[m.Params.Subscription] = append(c.blocks[m.Params.Subscription], number)
+			c.hashes[m.Params.Subscription] = append(c.hashes[m.Params.Subscription], m.Params.Result.Hash+m.Params.Result.BlockHash)
 		} else {
 			c.answers[string(m.ID)] = m.answer
 		}
@@ -115,6 +124,12 @@ func (c *socket) got(sub string) []uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]uint64(nil), c.blocks[sub]...)
+}
+
+func (c *socket) gotHashes(sub string) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.hashes[sub])
 }
 
 // mine adds a block that every node imports.
@@ -174,6 +189,43 @@ func TestSubscriptionsMove(t *testing.T) {
 	}
 	if a := c.call(10, "eth_unsubscribe", `["`+heads+`"]`); a.Error == nil {
 		t.Fatal(a)
+	}
+}
+
+// The node that subscriptions move to has other blocks: those come from where its
+// branch leaves the old one, once, and nothing that the client has comes again.
+func TestSubscriptionsMoveToAnotherBranch(t *testing.T) {
+	s := newScene(t, 2, "")
+	s.nodes[0].Break(simulator.EVMFaults{Branch: "old", BranchFrom: 103})
+	s.chain.Mine(1)
+	s.nodes[0].Import(101)
+	s.seen()
+	c := s.dial()
+	heads, logs := c.subscribe(1, `["newHeads"]`), c.subscribe(2, `["logs",{}]`)
+	for range 3 {
+		s.nodes[0].Import(s.chain.Mine(1))
+	}
+	both := func(count int) func() bool {
+		return func() bool { return len(c.got(heads)) == count && len(c.got(logs)) == count }
+	}
+	eventually(t, "the blocks of the old branch", both(3))
+	s.nodes[1].Import(s.chain.Mine(1))
+	s.nodes[0].Break(simulator.EVMFaults{Status: 500, Deaf: true})
+	s.nodes[0].Hangup()
+	eventually(t, "the blocks of the new branch", both(6))
+	s.nodes[1].Import(s.chain.Mine(1))
+	eventually(t, "a block after it", both(7))
+	var want []string
+	for _, b := range []struct {
+		number uint64
+		branch string
+	}{{102, ""}, {103, "old"}, {104, "old"}, {103, ""}, {104, ""}, {105, ""}, {106, ""}} {
+		want = append(want, simulator.EVMHash(b.number, b.branch))
+	}
+	for name, sub := range map[string]string{"newHeads": heads, "logs": logs} {
+		if got := c.gotHashes(sub); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
 	}
 }
 

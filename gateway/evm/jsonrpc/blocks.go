@@ -12,10 +12,15 @@ type Need struct {
 	// State is true when the answer is made from the state at a block, which
 	// many nodes keep for a shorter time than the blocks.
 	State bool
-	// Tag is where the call has "safe" or "finalized" as its block, as a part of
-	// its parameters with the quotes; nil when it has none.
-	Tag []byte
+	// Tags are where the call has "safe" or "finalized" as a block, as parts of its
+	// parameters with the quotes; a range may have two. What is not used is nil, the
+	// last first. Head says nothing of them.
+	Tags [2][]byte
 }
+
+// Latest reports whether the node has to know the newest block: for what is
+// asked, or for what a tag means.
+func (n *Need) Latest() bool { return n.Head || n.Tags[0] != nil }
 
 // where tells which parameter of a method is the block.
 type where struct {
@@ -93,10 +98,9 @@ func (n *Need) block(value []byte) {
 	}
 	switch string(text) {
 	case "earliest":
-		n.number(0)
+		n.Include(0)
 	case "safe", "finalized":
-		// These are below the head, but a node knows them from its head on.
-		n.Head, n.Tag = true, value
+		n.Tags[0], n.Tags[1] = value, n.Tags[0]
 	default:
 		number, err := Hex(text)
 		// A hash is too long for a number.
@@ -104,11 +108,12 @@ func (n *Need) block(value []byte) {
 			n.Head = true
 			return
 		}
-		n.number(number)
+		n.Include(number)
 	}
 }
 
-func (n *Need) number(number uint64) {
+// Include widens what the call names by a block.
+func (n *Need) Include(number uint64) {
 	if !n.Named {
 		n.Named, n.Lowest, n.Highest = true, number, number
 		return

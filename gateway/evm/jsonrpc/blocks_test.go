@@ -18,7 +18,7 @@ func TestNeedOf(t *testing.T) {
 		{"eth_getBlockByNumber", `["latest",false]`, head, ""},
 		{"eth_getBlockByNumber", `["pending",false]`, head, ""},
 		{"eth_getBlockByNumber", `["earliest",false]`, named(0, 0), ""},
-		{"eth_getBlockByNumber", `["finalized",true]`, head, `"finalized"`},
+		{"eth_getBlockByNumber", `["finalized",true]`, Need{}, `"finalized"`},
 		{"eth_getBlockByNumber", `[]`, head, ""},
 		{"eth_getBlockByNumber", ``, head, ""},
 		{"eth_getBlockByNumber", `["0xzz"]`, head, ""},
@@ -31,7 +31,12 @@ func TestNeedOf(t *testing.T) {
 		{"eth_getBalance", `["0xf39F",{"blockNumber":"0x10"}]`, state(named(16, 16)), ""},
 		{"eth_getBalance", `["0xf39F",{"blockHash":"0xabc","requireCanonical":true}]`, state(head), ""},
 		{"eth_getBalance", `["0xf39F","0x1111111111111111111111111111111111111111111111111111111111111111"]`, state(head), ""},
-		{"eth_call", `[{"to":"0x1","data":"0x"},"safe"]`, state(head), `"safe"`},
+		{"eth_call", `[{"to":"0x1","data":"0x"},"safe"]`, state(Need{}), `"safe"`},
+		{"eth_getBalance", `["0x1",{"blockNumber":"finalized"}]`, state(Need{}), `"finalized"`},
+		{"eth_getLogs", `[{"fromBlock":"0x1","toBlock":"finalized"}]`, named(1, 1), `"finalized"`},
+		{"eth_getLogs", `[{"fromBlock":"finalized","toBlock":"latest"}]`, head, `"finalized"`},
+		{"eth_getLogs", `[{"fromBlock":"finalized"}]`, head, `"finalized"`},
+		{"eth_getLogs", `[{"toBlock":"safe","fromBlock":"finalized"}]`, Need{}, `"safe""finalized"`},
 		{"eth_getStorageAt", `["0x1","0x0","0x5"]`, state(named(5, 5)), ""},
 		{"eth_feeHistory", `["0x5","0x9",[]]`, named(9, 9), ""},
 		{"eth_getLogs", `[{"fromBlock":"0x1","toBlock":"0x2"}]`, named(1, 2), ""},
@@ -43,8 +48,10 @@ func TestNeedOf(t *testing.T) {
 		{"eth_getLogs", `[]`, head, ""},
 	} {
 		got := NeedOf(&Call{Method: []byte(c.method), Params: []byte(c.params)})
-		tag := string(got.Tag)
-		got.Tag = nil
+		tag := string(got.Tags[0]) + string(got.Tags[1])
+		if got.Latest() != (got.Head || tag != "") {
+			t.Errorf("%s %s: latest %v", c.method, c.params, got.Latest())
+		}
 		if got.Named != c.want.Named || got.Lowest != c.want.Lowest || got.Highest != c.want.Highest || got.Head != c.want.Head || got.State != c.want.State || tag != c.tag {
 			t.Errorf("%s %s needs %+v %s, want %+v %s", c.method, c.params, got, tag, c.want, c.tag)
 		}
@@ -89,7 +96,7 @@ func BenchmarkNeedOf(b *testing.B) {
 			c := &Call{Method: []byte(name), Params: []byte(params)}
 			b.ReportAllocs()
 			for b.Loop() {
-				if n := NeedOf(c); !n.Named && !n.Head {
+				if n := NeedOf(c); !n.Named && !n.Latest() {
 					b.Fatal("nothing was read")
 				}
 			}

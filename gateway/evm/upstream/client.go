@@ -200,6 +200,15 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("Request to %s failed: %s", e.Label, reason(e.Err))
 }
 
+// Explain is the error with its cause in full, for operators: it tells
+// addresses, and what is wrong with a certificate.
+func (e *Error) Explain() string {
+	if e.Stage == Connecting {
+		return fmt.Sprintf("cannot connect to %s: %v", e.Label, e.Err)
+	}
+	return e.Error()
+}
+
 // Unwrap is the cause.
 func (e *Error) Unwrap() error { return e.Err }
 

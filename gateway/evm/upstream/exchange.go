@@ -36,13 +36,22 @@ type Request struct {
 	// Plain asks for an answer that is not compressed, so that it can be read.
 	Plain bool
 	// Whole waits for the end of the answer even when it comes in pieces,
-	// unless it is larger than MaxWhole.
+	// unless it is larger than Most.
 	Whole bool
+	// Most is the largest answer, in bytes, that is read to its end before
+	// anything of it is handed over; larger ones are streams. 0 is MaxWhole.
+	Most int
 }
 
-// MaxWhole is the largest answer that is read to its end before anything of it
-// is handed over; larger ones are streams.
+// MaxWhole is what Most is as a rule.
 const MaxWhole = 4 << 20
+
+func (r *Request) most() int {
+	if r.Most > 0 {
+		return r.Most
+	}
+	return MaxWhole
+}
 
 // Wipe empties a response that is to be filled anew. Unlike Reset it leaves the
 // server's choice alone to make up no headers, for which reading an empty head
@@ -285,7 +294,7 @@ func (c *Client) body(k *conn, r *Request, resp *fasthttp.Response, last bool) e
 	case code == fasthttp.StatusNoContent || code == fasthttp.StatusNotModified || length == 0:
 		done()
 		return nil
-	case length > 0 && length <= MaxWhole:
+	case length > 0 && length <= r.most():
 		body := resized(resp.SwapBody(nil), length)
 		if _, err := io.ReadFull(k.br, body); err != nil {
 			return err
@@ -350,7 +359,7 @@ type stream struct {
 // stream.
 func (s *stream) collect(r *Request, resp *fasthttp.Response) error {
 	body := resp.SwapBody(nil)[:0]
-	for len(body) < MaxWhole {
+	for len(body) < r.most() {
 		if cap(body)-len(body) < 4096 {
 			body = append(body, make([]byte, max(4096, len(body)))...)[:len(body)]
 		}
