@@ -46,8 +46,10 @@ func erigonProxy(cmd *cobra.Command) error {
 
 	force, stopped := make(chan struct{}), make(chan struct{})
 	var background sync.WaitGroup
+	background.Go(func() { tidy(ctx) })
 	background.Go(func() { drainOrLeave(signals, stopped, log, cancel, force) })
 	err = gateway.Run(ctx, cfg, gateway.Options{Logger: log, Level: level, Version: version(), Commit: commit(), Force: force})
+	cancel()
 	close(stopped)
 	background.Wait()
 	return err

@@ -51,7 +51,6 @@ func run(cmd *cobra.Command) error {
 	for _, w := range warnings {
 		log.Warn(w.String())
 	}
-	collectSooner()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	signals := make(chan os.Signal, 2)
@@ -65,6 +64,7 @@ func run(cmd *cobra.Command) error {
 	force := make(chan struct{})
 	stopped := make(chan struct{})
 	var background sync.WaitGroup
+	background.Go(func() { tidy(ctx) })
 	background.Go(func() { watcher.Run(ctx, hangup) })
 	background.Go(func() { obey(signals, stopped, log, cancel, func() { close(force) }) })
 	err = gateway.Run(ctx, cfg, gateway.Options{Logger: log, Level: level, Version: version(), Commit: commit(), Reload: watcher.Reloads(), Force: force})
