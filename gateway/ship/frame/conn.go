@@ -68,8 +68,8 @@ func NewConn(c net.Conn) *Conn {
 }
 
 // ReadOnce has Reader.Serve read only once for each time that the connection
-// becomes readable, where the kernel tells what is left; else another read finds
-// out each time. A reset that comes together with the last bytes is then not
+// becomes readable, unless it is busy, where the kernel tells what is left; else
+// another read finds out each time. A reset that comes together with the last bytes is then not
 // noticed before something is written, or Broken is asked: it is for a side whose
 // end is not urgent.
 func (c *Conn) ReadOnce() { c.tellsRest = c.raw != nil && askRest(c.raw) }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"syscall"
+	"time"
 )
 
 // directIO reports that sockets can be read and written by system calls of our
@@ -36,6 +37,11 @@ func (c *Conn) tryRead(fd uintptr) bool {
 	return true
 }
 
+// lull is how far apart two reads are of a side that is not busy. With one that
+// is, the next bytes may be there by now, and to find them is cheaper than to wait
+// for them.
+const lull = time.Millisecond
+
 // tryServe reads, and has what came taken, until nothing is there. False waits
 // on.
 func (c *Conn) tryServe(fd uintptr) bool {
@@ -58,12 +64,14 @@ func (c *Conn) tryServe(fd uintptr) bool {
 			s.err = io.EOF
 			return true
 		}
+		before := c.lastRead.Load()
 		c.Touch()
+		busy := c.lastRead.Load()-before < int64(lull)
 		r.took(n)
 		if !s.take() {
 			return true
 		}
-		if !more {
+		if !more && !busy {
 			r.rest()
 			return false
 		}
