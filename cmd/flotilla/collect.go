@@ -10,31 +10,44 @@ import (
 )
 
 const (
-	// lookForGarbage is how often it is looked whether a burst has left any.
+	// lookForGarbage is how often it is looked whether a burst is over.
 	lookForGarbage = 500 * time.Millisecond
 	// quietBytes is how much may be allocated between two looks of a process that
 	// is at rest.
 	quietBytes = 512 << 10
-	// littleGarbage is not worth a collection, nor is an eighth of what is used.
-	littleGarbage = 4 << 20
+	// littleBytes is what is not worth a collection, nor is an eighth of what is
+	// used.
+	littleBytes = 4 << 20
+	// tidyAgain is how far apart collections are at least.
+	tidyAgain = 3 * time.Second
 )
 
-// memory is the figures of the heap that tell when to collect, in bytes.
-type memory struct {
-	// objects is what is allocated, garbage included; used what the last
-	// collection has left; total what was ever allocated.
-	objects, used, total uint64
+// memory is the figures that tell of a burst, in bytes: what the last collection
+// has left, and what was ever allocated.
+type memory struct{ used, total uint64 }
+
+// burst is what was allocated since the last time that it was tidied up.
+type burst struct {
+	// before is the total at the last look, tidied that when it was tidied up, at
+	// the moment at.
+	before, tidied uint64
+	at             time.Time
+	// busy: a look has seen more than a process at rest allocates.
+	busy bool
 }
 
-// litter reports whether a burst is over, before which the total was as given,
-// and has left garbage that is worth collecting.
-func (m memory) litter(before uint64) bool {
-	return m.total-before < quietBytes && m.objects > m.used+max(littleGarbage, m.used/8)
-}
-
-func readMemory(s []metrics.Sample) memory {
-	metrics.Read(s)
-	return memory{objects: s[0].Value.Uint64(), used: s[1].Value.Uint64(), total: s[2].Value.Uint64()}
+// over reports, for each look, whether a burst has come to an end that may have
+// left garbage worth collecting. What was allocated counts: what was in use at the
+// last collection may be garbage by now.
+func (b *burst) over(now time.Time, m memory) bool {
+	quiet := m.total-b.before < quietBytes
+	b.before = m.total
+	b.busy = b.busy || !quiet
+	if !b.busy || !quiet || now.Sub(b.at) < tidyAgain || m.total-b.tidied < max(littleBytes, m.used/8) {
+		return false
+	}
+	b.busy, b.tidied, b.at = false, m.total, now
+	return true
 }
 
 // tidy gives memory back to the system after a burst, until ctx ends: thousands
@@ -45,22 +58,22 @@ func tidy(ctx context.Context) {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return
 	}
-	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/allocs:bytes"}}
+	samples := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/allocs:bytes"}}
 	ticker := time.NewTicker(lookForGarbage)
 	defer ticker.Stop()
-	before := readMemory(samples).total
+	metrics.Read(samples)
+	b := burst{before: samples[1].Value.Uint64(), tidied: samples[1].Value.Uint64()}
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
+		case now := <-ticker.C:
+			metrics.Read(samples)
+			if b.over(now, memory{used: samples[0].Value.Uint64(), total: samples[1].Value.Uint64()}) {
+				// Twice: the first leaves what is in pools.
+				runtime.GC()
+				debug.FreeOSMemory()
+			}
 		}
-		m := readMemory(samples)
-		if m.litter(before) {
-			// Twice: the first leaves what is in pools.
-			runtime.GC()
-			debug.FreeOSMemory()
-		}
-		before = m.total
 	}
 }

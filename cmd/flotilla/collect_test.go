@@ -3,29 +3,41 @@ package main
 import (
 	"context"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 )
 
-func TestLitter(t *testing.T) {
-	const mib = 1 << 20
+// TestBurst plays looks, one each half second: what was allocated since the one
+// before, what is used, and whether it is time to collect.
+func TestBurst(t *testing.T) {
+	const kib, mib = 1 << 10, 1 << 20
+	type look struct {
+		allocated, used uint64
+		over            bool
+	}
+	quiet := func(n int) []look { return make([]look, n) }
 	for _, c := range []struct {
-		name   string
-		m      memory
-		before uint64
-		want   bool
+		name  string
+		looks []look
 	}{
-		{"nothing has happened", memory{10 * mib, 10 * mib, 50 * mib}, 50 * mib, false},
-		{"a burst goes on", memory{100 * mib, 10 * mib, 200 * mib}, 150 * mib, false},
-		{"a burst is over", memory{100 * mib, 10 * mib, 200 * mib}, 200 * mib, true},
-		{"over but for a little", memory{100 * mib, 10 * mib, 200*mib + quietBytes - 1}, 200 * mib, true},
-		{"it has left little", memory{14 * mib, 10 * mib, 200 * mib}, 200 * mib, false},
-		{"little beside what is used", memory{110 * mib, 100 * mib, 200 * mib}, 200 * mib, false},
-		{"an eighth of what is used, and more", memory{113 * mib, 100 * mib, 200 * mib}, 200 * mib, true},
-		{"a collection that the look has missed", memory{10 * mib, 12 * mib, 200 * mib}, 200 * mib, false},
+		{"nothing happens", quiet(50)},
+		{"a burst", []look{{50 * mib, 0, false}, {0, 0, true}, {0, 0, false}}},
+		{"a burst of several looks", []look{{5 * mib, 0, false}, {5 * mib, 0, false}, {100 * kib, 0, true}, {100 * kib, 0, false}}},
+		{"it never ends", slices.Repeat([]look{{5 * mib, 0, false}}, 50)},
+		{"a little", []look{{mib, 0, false}, {0, 0, false}, {2 * mib, 0, false}, {0, 0, false}}},
+		{"many times a little", []look{{3 * mib, 0, false}, {0, 0, false}, {2 * mib, 0, false}, {0, 0, true}}},
+		{"little beside what is used", []look{{50 * mib, 500 * mib, false}, {0, 500 * mib, false}}},
+		{"much beside what is used", []look{{70 * mib, 500 * mib, false}, {0, 500 * mib, true}}},
+		{"a trickle", slices.Repeat([]look{{500 * kib, 0, false}}, 200)},
+		{"not again at once", slices.Concat([]look{{50 * mib, 0, false}, {0, 0, true}, {50 * mib, 0, false}}, quiet(4), []look{{0, 0, true}}, quiet(30))},
 	} {
-		if got := c.m.litter(c.before); got != c.want {
-			t.Errorf("%s: %v", c.name, got)
+		b, m, now := burst{}, memory{}, time.Now()
+		for i, l := range c.looks {
+			m.total, m.used = m.total+l.allocated, l.used
+			if got := b.over(now.Add(time.Duration(i)*lookForGarbage), m); got != l.over {
+				t.Errorf("%s: look %d says %v", c.name, i, got)
+			}
 		}
 	}
 }
