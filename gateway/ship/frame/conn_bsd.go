@@ -23,3 +23,6 @@ func (c *Conn) receive(fd int, p []byte) (n int, more bool, err error) {
 		}
 	}
 }
+
+// writeSocket is write(2).
+func writeSocket(fd int, p []byte) (int, error) { return syscall.Write(fd, p) }

@@ -41,11 +41,11 @@ func broken(raw syscall.RawConn) bool {
 func (c *Conn) receive(fd int, p []byte) (n int, more bool, err error) {
 	for {
 		if !c.tellsRest {
-			n, err = syscall.Read(fd, p)
+			n, err = readSocket(fd, p)
 			more = true
 		} else {
 			var told int
-			n, told, _, _, err = syscall.Recvmsg(fd, p, c.control[:], 0)
+			n, told, err = receiveMessage(fd, p, c.control[:])
 			more = err != nil || rest(c.control[:told]) != 0
 		}
 		if !errors.Is(err, syscall.EINTR) {

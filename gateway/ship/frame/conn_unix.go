@@ -82,7 +82,7 @@ func (c *Conn) tryServe(fd uintptr) bool {
 func (c *Conn) tryWrite(fd uintptr) {
 	w := &c.writing
 	for w.n < len(w.b) {
-		n, err := syscall.Write(int(fd), w.b[w.n:])
+		n, err := writeSocket(int(fd), w.b[w.n:])
 		switch {
 		case errors.Is(err, syscall.EINTR):
 			continue
