@@ -24,10 +24,23 @@ func addCredit(x *pipeline.Exchange, n uint32) {
 // At the head of the chain, where blocks come one at a time, a quarter will do.
 func AckDue(x *pipeline.Exchange) bool {
 	enough := x.Link.Window / 2
-	if x.Link.Exact && x.Link.Cursor > x.Link.Head {
+	if atHead(x) {
 		enough = x.Link.Window / 4
 	}
 	return x.Ack > 0 && x.Credit-min(x.Ack, x.Credit) <= enough
+}
+
+func atHead(x *pipeline.Exchange) bool { return x.Link.Exact && x.Link.Cursor > x.Link.Head }
+
+// Gatherable is how much credit may come together before any of it means something
+// to the upstream: half of what the client ever gave, so that it never waits for
+// acks that are waited for. It is 0 where each ack may matter: at the head of the
+// chain, and where nothing is to come.
+func Gatherable(x *pipeline.Exchange) uint32 {
+	if !x.Link.Requested || !x.Link.Exact || atHead(x) || x.Link.Cursor >= x.Link.End {
+		return 0
+	}
+	return x.Link.Window / 2
 }
 
 // charge takes a result off the credit. A live node that sends without credit

@@ -40,7 +40,9 @@ type Conn struct {
 	// tellsRest: a read tells whether more is there, see ReadOnce.
 	tellsRest bool
 	control   [controlSize]byte
-	writing   struct {
+	// waitsFor is the argument of the last WaitFor, 0 for none.
+	waitsFor atomic.Int32
+	writing  struct {
 		call func(fd uintptr)
 		b    []byte
 		n    int
@@ -73,6 +75,18 @@ func NewConn(c net.Conn) *Conn {
 // noticed before something is written, or Broken is asked: it is for a side whose
 // end is not urgent.
 func (c *Conn) ReadOnce() { c.tellsRest = c.raw != nil && askRest(c.raw) }
+
+// WaitFor has the connection become readable only when n bytes are there, or its
+// end; with 1, as it is at first, when anything is. What is less waits in the
+// kernel, and a lower n makes it readable at once. It may be called by anyone, and
+// reports false where it has no effect: it needs what ReadOnce needs.
+func (c *Conn) WaitFor(n int) bool {
+	if !c.tellsRest || !setLowWater(c.raw, n) {
+		return false
+	}
+	c.waitsFor.Store(int32(n))
+	return true
+}
 
 // Broken reports whether the connection was reset, unless a read or a write has
 // told so already. It takes the error: what is not ended after it may wait for

@@ -12,6 +12,8 @@ const controlSize = 0
 // askRest: no read tells what is left.
 func askRest(syscall.RawConn) bool { return false }
 
+func setLowWater(syscall.RawConn, int) bool { return false }
+
 func broken(syscall.RawConn) bool { return false }
 
 // receive is read(2) for a non-blocking socket. Whether more is there shows in

@@ -25,6 +25,17 @@ func askRest(raw syscall.RawConn) bool {
 	return err == nil && failure == nil
 }
 
+// setLowWater sets SO_RCVLOWAT (socket(7)). Linux takes notice of it when it waits
+// for a TCP socket, and of a lower one for what is there, since 4.18: the version
+// that TCP_INQ is of.
+func setLowWater(raw syscall.RawConn, n int) bool {
+	var failure error
+	err := raw.Control(func(fd uintptr) {
+		failure = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVLOWAT, n)
+	})
+	return err == nil && failure == nil
+}
+
 // broken reports whether an error waits to be told (SO_ERROR), and takes it.
 func broken(raw syscall.RawConn) bool {
 	var code int

@@ -12,6 +12,8 @@ const controlSize = 0
 
 func askRest(syscall.RawConn) bool { return false }
 
+func setLowWater(syscall.RawConn, int) bool { return false }
+
 func broken(syscall.RawConn) bool { return false }
 
 func (c *Conn) tryRead(uintptr) bool  { return true }

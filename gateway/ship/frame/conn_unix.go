@@ -71,7 +71,7 @@ func (c *Conn) tryServe(fd uintptr) bool {
 		if !s.take() {
 			return true
 		}
-		if !more && !busy {
+		if !more && (!busy || c.waitsFor.Load() > 1) {
 			r.rest()
 			return false
 		}

@@ -143,6 +143,73 @@ func TestServeEnds(t *testing.T) {
 	})
 }
 
+// TestWaitFor leaves what is too little to the kernel, until more comes, the
+// stream ends, or less will do.
+func TestWaitFor(t *testing.T) {
+	served(t, func(t *testing.T, r *Reader, theirs net.Conn) {
+		if !r.conn.tellsRest {
+			if r.conn.WaitFor(2) {
+				t.Error("a connection waits for bytes that cannot tell what is left")
+			}
+			return
+		}
+		next := make(chan int, 1)
+		next <- 15
+		taken := make(chan int)
+		ended := make(chan error)
+		go func() {
+			ended <- r.Serve(func() bool {
+				got := 0
+				collect(t, r, &got)
+				// The wait that follows is the next one's.
+				if !r.conn.WaitFor(<-next) {
+					t.Error("it does not wait for bytes")
+				}
+				taken <- got
+				return true
+			})
+		}()
+		frame := Append(nil, Binary, []byte("abc"))
+		send := func(frames int) {
+			for range frames {
+				if _, err := theirs.Write(frame); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(time.Millisecond) // to be read alone, were it not waited for
+			}
+		}
+		send(1)
+		if got := <-taken; got != 3 {
+			t.Fatalf("%d bytes came first", got)
+		}
+		next <- 1000
+		send(3)
+		if got := <-taken; got != 9 {
+			t.Errorf("%d bytes came, want those of three messages at once", got)
+		}
+		send(2)
+		select {
+		case got := <-taken:
+			t.Errorf("%d bytes came that were not enough", got)
+		default:
+		}
+		next <- 1000
+		r.conn.WaitFor(1)
+		if got := <-taken; got != 6 {
+			t.Errorf("%d bytes came when less would do", got)
+		}
+		send(1)
+		next <- 1000
+		theirs.Close()
+		if got := <-taken; got != 3 {
+			t.Errorf("%d bytes came at the end", got)
+		}
+		if err := <-ended; !errors.Is(err, io.EOF) {
+			t.Errorf("it ends with %v", err)
+		}
+	})
+}
+
 // TestServeHoldsNoBuffer while it waits, but for half a message.
 func TestServeHoldsNoBuffer(t *testing.T) {
 	served(t, func(t *testing.T, r *Reader, theirs net.Conn) {

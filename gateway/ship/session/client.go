@@ -33,14 +33,17 @@ func (s *Session) readClient() {
 // takeClient deals with all messages that have come. It reports whether to go
 // on reading. What the messages add up to is sent upstream at the end.
 func (s *Session) takeClient(scratch *[]byte) bool {
+	s.refresh()
 	defer s.flushLink()
 	var m frame.Message // of this call, so that nothing keeps its buffer while the client is silent
+	var came acks
 	for {
 		ok, err := s.reader.Next(&m)
 		if err != nil {
 			return s.refuseFrame(err)
 		}
 		if !ok {
+			s.gather(&came)
 			return true
 		}
 		switch m.Op {
@@ -48,6 +51,7 @@ func (s *Session) takeClient(scratch *[]byte) bool {
 			s.answerClose(frame.CloseCode(m.Payload(nil)))
 			return false
 		case frame.Ping:
+			came.others = true
 			// A client that pings and does not read gets no more than a few.
 			if s.out.Queued() < maxQueuedPongs {
 				_ = s.out.WriteFrame(frame.Pong, m.Payload(nil))
@@ -61,6 +65,7 @@ func (s *Session) takeClient(scratch *[]byte) bool {
 				*scratch = make([]byte, m.Size)
 			}
 			s.takeMessage(m.Payload(*scratch))
+			came.add(&s.x.Request, m.End-m.Start)
 		}
 	}
 }
@@ -95,7 +100,6 @@ func (s *Session) refuseFrame(err error) bool {
 
 // takeMessage takes one client message up through the stages.
 func (s *Session) takeMessage(message []byte) {
-	s.refresh()
 	s.x.Cause, s.x.Message = pipeline.Received, message
 	step := s.Pipeline.Up(&s.x)
 	s.x.Message = nil

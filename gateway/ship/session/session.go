@@ -80,6 +80,8 @@ type Session struct {
 	// redial is the upstream that the next link goes to again, or None.
 	redial   int
 	statuses statusQueue
+	// gathering is nil until the client has streamed.
+	gathering *gathering
 	// abi is the fingerprint of the ABI that the client got.
 	abi string
 	// closed is set once the session is ending; code is that of the Close
@@ -145,6 +147,9 @@ func (s *Session) Run() {
 	s.readClient()
 	s.finish(0, "the client is gone")
 	upstream.Wait()
+	if s.gathering != nil {
+		s.gathering.end()
+	}
 	// The answer to a Close may still be queued.
 	_ = s.client.SetWriteDeadline(time.Now().Add(linger))
 	s.out.Wait()
@@ -203,6 +208,9 @@ func (s *Session) endLocked(code int, why string) {
 		return
 	}
 	s.closed, s.code, s.why = true, code, why
+	if s.gathering != nil {
+		s.gathering.stop()
+	}
 	s.end()
 	if s.link != nil {
 		s.link.leave(leftClosed)
