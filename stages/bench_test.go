@@ -68,7 +68,7 @@ func (p *blockPath) step(t testing.TB) {
 		t.Fatal("the result cannot be decoded")
 	}
 	var ok bool
-	if p.r.Parts, ok = ship.ReadParts(p, len(p.bytes), &p.r.BlockHeader); !ok || !p.r.Parts.Traces {
+	if p.r.Parts, ok = ship.ReadParts(p.bytes, p, len(p.bytes), &p.r.BlockHeader); !ok || !p.r.Parts.Traces {
 		t.Fatalf("the parts are %+v, %v", p.r.Parts, ok)
 	}
 	if step := p.pipe.Down(p.x, &p.r); step.Do != pipeline.Next || p.x.Cursor != n+1 || p.r.Patched != (p.behind > 0) {

@@ -13,9 +13,10 @@ type Bytes interface {
 }
 
 // ReadParts finds out which payload fields a block result with header h has,
-// by stepping over them; size is the length of the message. It reports false
-// when the message does not decode that far. It does not allocate.
-func ReadParts(b Bytes, size int, h *BlockHeader) (p Parts, ok bool) {
+// by stepping over them; size is the length of the message. What of it is at hand
+// in one piece, from its first byte on, is whole; b is asked for the rest only. It
+// reports false when the message does not decode that far. It does not allocate.
+func ReadParts(whole []byte, b Bytes, size int, h *BlockHeader) (p Parts, ok bool) {
 	at := offThis + 2
 	if h.HasThis {
 		at += PosSize
@@ -23,24 +24,32 @@ func ReadParts(b Bytes, size int, h *BlockHeader) (p Parts, ok bool) {
 	if h.HasPrev {
 		at += PosSize
 	}
-	if p.Block, at, ok = stepOver(b, at, size, 5, 0x0f); !ok {
+	if p.Block, at, ok = stepOver(whole, b, at, size, 5, 0x0f); !ok {
 		return p, false
 	}
-	if p.Traces, at, ok = stepOver(b, at, size, 10, 0x01); !ok {
+	if p.Traces, at, ok = stepOver(whole, b, at, size, 10, 0x01); !ok {
 		return p, false
 	}
-	if p.Deltas, at, ok = stepOver(b, at, size, 10, 0x01); !ok || !h.V1 {
+	if p.Deltas, at, ok = stepOver(whole, b, at, size, 10, 0x01); !ok || !h.V1 {
 		return p, ok
 	}
-	p.Finality, _, ok = stepOver(b, at, size, 10, 0x01)
+	p.Finality, _, ok = stepOver(whole, b, at, size, 10, 0x01)
 	return p, ok
 }
 
 // stepOver reads the presence byte and the length of an optional bytes field,
 // a varuint of at most digits bytes the last of which is at most last (W1, W2),
 // and returns the offset behind it.
-func stepOver(b Bytes, at, size, digits int, last byte) (present bool, behind int, ok bool) {
-	s := b.Slice(at, 1+digits)
+func stepOver(whole []byte, b Bytes, at, size, digits int, last byte) (present bool, behind int, ok bool) {
+	var s []byte
+	switch n := 1 + digits; {
+	case at+n <= len(whole):
+		s = whole[at : at+n]
+	case len(whole) == size:
+		s = whole[min(at, size):]
+	default:
+		s = b.Slice(at, n)
+	}
 	if len(s) == 0 || s[0] > 1 {
 		return false, 0, false
 	}

@@ -24,14 +24,16 @@ func TestReadParts(t *testing.T) {
 		{"finality alone", Block{BlockHeader: BlockHeader{V1: true}, Finality: []byte{1}}, Parts{Finality: true}},
 	} {
 		msg := AppendBlock(nil, &c.b)
-		got, ok := ReadParts(wire(msg), len(msg), &c.b.BlockHeader)
+		got, ok := ReadParts(nil, wire(msg), len(msg), &c.b.BlockHeader)
 		if !ok || got != c.want {
 			t.Errorf("%s: %+v, %v; want %+v", c.name, got, ok, c.want)
 		}
 		// Whatever is cut off is noticed, down to the last byte.
 		for n := range len(msg) {
-			if _, ok := ReadParts(wire(msg[:n]), n, &c.b.BlockHeader); ok {
-				t.Errorf("%s: %d of %d bytes pass", c.name, n, len(msg))
+			for _, whole := range [][]byte{nil, msg[:n]} {
+				if _, ok := ReadParts(whole, wire(msg[:n]), n, &c.b.BlockHeader); ok {
+					t.Errorf("%s: %d of %d bytes pass, %d in one piece", c.name, n, len(msg), len(whole))
+				}
 			}
 		}
 	}
@@ -50,7 +52,13 @@ func FuzzReadParts(f *testing.F) {
 		if !DecodeBlockHeader(msg, &h) {
 			return
 		}
-		got, ok := ReadParts(wire(msg), len(msg), &h)
+		got, ok := ReadParts(nil, wire(msg), len(msg), &h)
+		// However much is at hand in one piece.
+		for n := range len(msg) + 1 {
+			if p, same := ReadParts(msg[:n], wire(msg), len(msg), &h); p != got || same != ok {
+				t.Fatalf("with %d bytes in one piece %+v, %v; without %+v, %v", n, p, same, got, ok)
+			}
+		}
 		var b Block
 		err := DecodeBlock(msg, &b)
 		if ok != (err == nil) {

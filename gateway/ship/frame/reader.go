@@ -47,6 +47,9 @@ func (m *Message) Payload(scratch []byte) []byte {
 	return m.gather(scratch[:0], m.Size)
 }
 
+// Whole is the payload of a message that came in one frame, else nil.
+func (m *Message) Whole() []byte { return m.payload }
+
 // Head is the first bytes of the payload, as many as scratch has room for. It
 // is part of the message itself when that came in one frame, else it is
 // gathered in scratch.

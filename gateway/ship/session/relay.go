@@ -15,6 +15,8 @@ import (
 // one system call.
 type batch struct {
 	spans []span
+	// results is how many of them are not accounted for yet.
+	results uint64
 }
 
 // table is where a session takes a result apart. Sessions share them, as each
@@ -189,8 +191,12 @@ func (s *Session) account(l *link, b *batch) {
 		bytes += uint64(sp.end - sp.start + len(sp.own))
 	}
 	if bytes > 0 {
-		s.x.View.Upstreams[l.upstream].Live.Bytes.Add(bytes)
+		live := s.x.View.Upstreams[l.upstream].Live
+		live.Bytes.Add(bytes)
+		live.Blocks.Add(b.results)
 		s.tally.bytes += bytes
+		s.tally.results += b.results
+		b.results = 0
 	}
 }
 
@@ -210,7 +216,7 @@ func (s *Session) takeResult(l *link, m *frame.Message, b *batch, t *table) {
 	}
 	t.cursor.Read(m)
 	var ok bool
-	if r.Parts, ok = ship.ReadParts(&t.cursor, m.Size, &r.BlockHeader); !ok {
+	if r.Parts, ok = ship.ReadParts(m.Whole(), &t.cursor, m.Size, &r.BlockHeader); !ok {
 		// What cannot be read is whole for a live node, and nothing for an archive.
 		whole := !s.x.Link.Frozen
 		r.Parts = ship.Parts{Block: true, Traces: whole, Deltas: whole, Finality: whole}
@@ -289,8 +295,7 @@ func (s *Session) pass(l *link, m *frame.Message, b *batch, r *pipeline.Result, 
 		s.leg.timed = false
 		stats.HandoffLatency.Observe(s.x.Now.Sub(s.leg.since).Seconds())
 	}
-	live.Blocks.Add(1)
-	s.tally.results++
+	b.results++
 	if r.Kind == pipeline.KeepAlive {
 		stats.KeepAlives.Add(1)
 		s.tally.keepAlives++

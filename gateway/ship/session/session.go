@@ -11,6 +11,7 @@ package session
 import (
 	"context"
 	"log/slog"
+	"math"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -116,6 +117,7 @@ func New(h *Host, id uint64, conn net.Conn, early []byte, headers map[string]str
 	s.x.Current, s.x.Pick, s.x.Soft = pipeline.None, pipeline.None, pipeline.None
 	s.x.Retained, s.x.Standby = pipeline.None, pipeline.None
 	s.x.Link.Upstream = pipeline.None
+	s.due.Store(math.MaxInt64)
 	s.out.OnDrain = s.nudge
 	// A client that is reset may show in a write only.
 	c.ReadOnce()

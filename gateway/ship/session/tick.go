@@ -41,10 +41,12 @@ func (s *Session) Tick(now time.Time, changed bool) {
 // Due is when Tick has something to do.
 func (s *Session) Due() time.Time { return s.Looks.at(time.Duration(s.due.Load())) }
 
-// look has the listener look at the session soon.
+// look has the listener look at the session soon. It is woken for the first wish
+// only: until it has looked, it knows.
 func (s *Session) look() {
-	s.due.Store(0)
-	s.Looks.wake()
+	if s.due.Swap(0) != 0 {
+		s.Looks.wake()
+	}
 }
 
 // holdPing is how often a client is pinged that waits for blocks which cannot be
