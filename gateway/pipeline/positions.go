@@ -63,7 +63,7 @@ func (p *Positions) Add(pos *ship.Pos) {
 		}
 	}
 	p.n++
-	*p.At(p.n - 1) = *pos
+	p.At(p.n - 1).Set(pos)
 }
 
 // MakeRoom allocates, if need be, what the first few blocks take, so that it is

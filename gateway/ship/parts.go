@@ -13,9 +13,9 @@ type Bytes interface {
 }
 
 // ReadParts finds out which payload fields a block result with header h has,
-// by stepping over them; size is the length of the message. What of it is at hand
-// in one piece, from its first byte on, is whole; b is asked for the rest only. It
-// reports false when the message does not decode that far. It does not allocate.
+// by stepping over them; size is the length of the message. The bytes are those of
+// whole, or of b where whole is nil as they are not in one piece. It reports false
+// when the message does not decode that far. It does not allocate.
 func ReadParts(whole []byte, b Bytes, size int, h *BlockHeader) (p Parts, ok bool) {
 	at := offThis + 2
 	if h.HasThis {
@@ -42,13 +42,18 @@ func ReadParts(whole []byte, b Bytes, size int, h *BlockHeader) (p Parts, ok boo
 // and returns the offset behind it.
 func stepOver(whole []byte, b Bytes, at, size, digits int, last byte) (present bool, behind int, ok bool) {
 	var s []byte
-	switch n := 1 + digits; {
-	case at+n <= len(whole):
-		s = whole[at : at+n]
-	case len(whole) == size:
-		s = whole[min(at, size):]
+	switch {
+	case whole == nil:
+		s = b.Slice(at, 1+digits)
+	case at >= len(whole):
+		return false, 0, false
+	case whole[at] == 1 && at+2 < len(whole) && whole[at+1] < 0x80:
+		// Most fields are this short, and each block has three.
+		behind = at + 2 + int(whole[at+1])
+		ok = behind <= size
+		return ok, behind, ok
 	default:
-		s = b.Slice(at, n)
+		s = whole[at:min(at+1+digits, len(whole))]
 	}
 	if len(s) == 0 || s[0] > 1 {
 		return false, 0, false

@@ -70,7 +70,7 @@ func optionalPos(b []byte, at int, p *Pos) (next int, present, ok bool) {
 
 func getPos(b []byte, p *Pos) {
 	p.Num = binary.LittleEndian.Uint32(b)
-	copy(p.ID[:], b[4:PosSize])
+	p.ID = ID(b[4:PosSize])
 }
 
 func putPos(b []byte, p *Pos) {

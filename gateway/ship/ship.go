@@ -39,6 +39,14 @@ type Pos struct {
 	ID  ID
 }
 
+// Set is *p = *q, field by field: on the way of a block, what was decoded just now
+// is copied again at once, and a processor waits for a copy that takes the number
+// and a part of the id in one piece.
+func (p *Pos) Set(q *Pos) { p.Num, p.ID = q.Num, q.ID }
+
+// Is is *p == *q, field by field for the same reason.
+func (p *Pos) Is(q *Pos) bool { return p.Num == q.Num && p.ID == q.ID }
+
 // PosSize is the length of a block_position on the wire, in bytes.
 const PosSize = 36
 

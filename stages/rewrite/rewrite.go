@@ -58,6 +58,7 @@ func Raise(p *pipeline.Position, head, lib *ship.Pos) bool {
 	if lib.Num > head.Num {
 		*lib, changed = *head, true
 	}
-	p.HeadSent, p.LIBSent = *head, *lib
+	p.HeadSent.Set(head)
+	p.LIBSent.Set(lib)
 	return changed
 }

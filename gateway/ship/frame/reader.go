@@ -147,6 +147,13 @@ func NewReader(c *Conn, limit int64, masked bool, early []byte) *Reader {
 func (r *Reader) Next(m *Message) (bool, error) {
 	for r.buf != nil && !r.discard {
 		b := (*r.buf)[:r.w]
+		if n, ok := r.plain(b); ok {
+			r.op, r.frames, r.size = Binary, 1, int64(n)
+			r.at = r.next + plainHeader + n
+			r.next = r.at
+			r.finish(m, b)
+			return true, nil
+		}
 		var h header
 		ok, err := parseHeader(b[r.next:], &h)
 		if err != nil {
@@ -193,6 +200,21 @@ func (r *Reader) Next(m *Message) (bool, error) {
 		}
 	}
 	return false, nil
+}
+
+// plainHeader is the length of the header of a frame of 126 to 65,535 bytes that is
+// not masked.
+const plainHeader = 4
+
+// plain reports whether what comes next in b is what nodes send most: a binary
+// message in one such frame, of n bytes, that is there and wants nothing else
+// looked at.
+func (r *Reader) plain(b []byte) (n int, ok bool) {
+	if r.inside || r.masked || len(b)-r.next < plainHeader || b[r.next] != 0x80|byte(Binary) || b[r.next+1] != 126 {
+		return 0, false
+	}
+	n = int(b[r.next+2])<<8 | int(b[r.next+3])
+	return n, n <= len(b)-r.next-plainHeader && int64(n) <= r.limit
 }
 
 // check refuses a data frame that is out of order or too large.

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -143,8 +144,8 @@ func TestServeEnds(t *testing.T) {
 	})
 }
 
-// TestWaitFor leaves what is too little to the kernel, until more comes, the
-// stream ends, or less will do.
+// TestWaitFor leaves what is too little to the kernel, until more comes, less will
+// do, or the stream ends. A wake-up that was under way may still bring less.
 func TestWaitFor(t *testing.T) {
 	served(t, func(t *testing.T, r *Reader, theirs net.Conn) {
 		if !r.conn.tellsRest {
@@ -153,60 +154,56 @@ func TestWaitFor(t *testing.T) {
 			}
 			return
 		}
-		next := make(chan int, 1)
-		next <- 15
-		taken := make(chan int)
-		ended := make(chan error)
+		frame := Append(nil, Binary, []byte("abc"))
+		const frames, together = 300, 30
+		var took, came atomic.Int64
+		waits := make(chan bool, 1)
+		ended := make(chan error, 1)
 		go func() {
 			ended <- r.Serve(func() bool {
 				got := 0
 				collect(t, r, &got)
-				// The wait that follows is the next one's.
-				if !r.conn.WaitFor(<-next) {
-					t.Error("it does not wait for bytes")
+				came.Add(int64(got))
+				if took.Add(1) == 1 {
+					waits <- r.conn.WaitFor(together * len(frame))
 				}
-				taken <- got
 				return true
 			})
 		}()
-		frame := Append(nil, Binary, []byte("abc"))
-		send := func(frames int) {
-			for range frames {
+		send := func(n int) {
+			for range n {
 				if _, err := theirs.Write(frame); err != nil {
 					t.Error(err)
 				}
-				time.Sleep(time.Millisecond) // to be read alone, were it not waited for
+				time.Sleep(100 * time.Microsecond) // to be read alone, were it not waited for
+			}
+		}
+		has := func(what string, n int) {
+			t.Helper()
+			for deadline := time.Now().Add(time.Minute); came.Load() != int64(3*n); time.Sleep(time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatalf("%s: %d bytes came, want %d", what, came.Load(), 3*n)
+				}
 			}
 		}
 		send(1)
-		if got := <-taken; got != 3 {
-			t.Fatalf("%d bytes came first", got)
+		if !<-waits {
+			t.Fatal("it does not wait for bytes")
 		}
-		next <- 1000
-		send(3)
-		if got := <-taken; got != 9 {
-			t.Errorf("%d bytes came, want those of three messages at once", got)
+		send(frames)
+		if n := took.Load(); n > 1+frames/together+2 {
+			t.Errorf("%d messages were read one by one, in %d reads", frames, n)
 		}
-		send(2)
-		select {
-		case got := <-taken:
-			t.Errorf("%d bytes came that were not enough", got)
-		default:
-		}
-		next <- 1000
+		send(together / 2)
 		r.conn.WaitFor(1)
-		if got := <-taken; got != 6 {
-			t.Errorf("%d bytes came when less would do", got)
-		}
+		has("less will do", 1+frames+together/2)
+		r.conn.WaitFor(together * len(frame))
 		send(1)
-		next <- 1000
 		theirs.Close()
-		if got := <-taken; got != 3 {
-			t.Errorf("%d bytes came at the end", got)
-		}
 		if err := <-ended; !errors.Is(err, io.EOF) {
 			t.Errorf("it ends with %v", err)
 		}
+		has("the stream has ended", 2+frames+together/2)
 	})
 }
 

@@ -210,7 +210,7 @@ func (s *Session) takeResult(l *link, m *frame.Message, b *batch, t *table) {
 		s.takeOther(l, m, b, status)
 		return
 	}
-	if !s.x.Link.Frozen && (r.Head != l.head || r.LIB != l.lib) {
+	if !s.x.Link.Frozen && !(r.Head.Is(&l.head) && r.LIB.Is(&l.lib)) {
 		l.head, l.lib = r.Head, r.LIB
 		s.Fleet.Observe(s.x.View, l.upstream, &r.Head, &r.LIB)
 	}
