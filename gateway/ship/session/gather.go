@@ -15,7 +15,7 @@ import (
 const (
 	// gatherTime is the time in which acks may come together, so that no credit is
 	// held back for longer.
-	gatherTime = time.Millisecond
+	gatherTime = 500 * time.Microsecond
 	// guardTime is how often it is looked whether the acks still come. Whatever else
 	// the client sends waits so long, twice at most, if it is shorter than the acks.
 	guardTime = 5 * time.Millisecond

@@ -139,7 +139,7 @@ func TestGather(t *testing.T) {
 		wait        time.Duration
 	}{
 		{"fast acks, half a window at a time", 25, stream(1016, 1, 20*time.Microsecond), 40, 60, 24 * 20 * time.Microsecond},
-		{"as many as a millisecond brings", 1 << 31, stream(1016, 1, 100*time.Microsecond), 110, 130, time.Millisecond},
+		{"as many as half a millisecond brings", 1 << 31, stream(1016, 1, 100*time.Microsecond), 205, 225, gatherTime},
 		{"a window of two", 1, stream(100, 1, 20*time.Microsecond), 100, 100, 0},
 		{"acks of fifty", 100, stream(1016, 50, 20*time.Microsecond), 510, 520, 20 * time.Microsecond},
 		{"acks of more than half the window", 25, stream(100, 30, 20*time.Microsecond), 100, 100, 0},
