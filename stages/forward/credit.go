@@ -32,15 +32,15 @@ func AckDue(x *pipeline.Exchange) bool {
 
 func atHead(x *pipeline.Exchange) bool { return x.Link.Exact && x.Link.Cursor > x.Link.Head }
 
-// Gatherable is how much credit may come together before any of it means something
-// to the upstream: half of what the client ever gave, so that it never waits for
-// acks that are waited for. It is 0 where each ack may matter: at the head of the
-// chain, and where nothing is to come.
+// Gatherable is the window of credit that a client works with while some of its
+// acks may come together before any means something to the upstream (AckDue). It is
+// 0 where each ack may matter: at the head of the chain, and where nothing is to
+// come.
 func Gatherable(x *pipeline.Exchange) uint32 {
 	if !x.Link.Requested || !x.Link.Exact || atHead(x) || x.Link.Cursor >= x.Link.End {
 		return 0
 	}
-	return x.Link.Window / 2
+	return x.Link.Window
 }
 
 // charge takes a result off the credit. A live node that sends without credit

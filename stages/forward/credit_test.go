@@ -102,13 +102,12 @@ func TestGatherable(t *testing.T) {
 		link pipeline.Link
 		want uint32
 	}{
-		{"history", pipeline.Link{Requested: true, Exact: true, Cursor: 10, Head: 100, End: 1000, Window: 50}, 25},
-		{"the newest block", pipeline.Link{Requested: true, Exact: true, Cursor: 100, Head: 100, End: 1000, Window: 50}, 25},
+		{"history", pipeline.Link{Requested: true, Exact: true, Cursor: 10, Head: 100, End: 1000, Window: 50}, 50},
+		{"the newest block", pipeline.Link{Requested: true, Exact: true, Cursor: 100, Head: 100, End: 1000, Window: 50}, 50},
 		{"at the head", pipeline.Link{Requested: true, Exact: true, Cursor: 101, Head: 100, End: 1000, Window: 50}, 0},
 		{"before the first block", pipeline.Link{Requested: true, Cursor: 10, Head: 100, End: 1000, Window: 50}, 0},
 		{"all is sent", pipeline.Link{Requested: true, Exact: true, Cursor: 50, Head: 100, End: 50, Window: 50}, 0},
 		{"nothing is asked", pipeline.Link{Exact: true, Cursor: 10, Head: 100, End: 1000, Window: 50}, 0},
-		{"one at a time", pipeline.Link{Requested: true, Exact: true, Cursor: 10, Head: 100, End: 1000, Window: 1}, 0},
 	} {
 		if got := forward.Gatherable(&pipeline.Exchange{Link: c.link}); got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got, c.want)

@@ -23,6 +23,8 @@ const (
 	// within gatherTime of the one before. It doubles up to maxReads with each time
 	// that the acks stop, and halves with each that they go on for as long.
 	firstReads, maxReads = 16, 1 << 12
+	// few acks may come together even if they bring more than half a window.
+	few = 3
 	// maxGathered bounds what is left to the kernel, in bytes.
 	maxGathered = 4096
 )
@@ -73,9 +75,9 @@ type gathering struct {
 }
 
 // took decides after each read of the client whether its acks are to come
-// together, when so much credit may.
-func (g *gathering) took(a *acks, credit uint32, now time.Time) {
-	if a.others || credit == 0 {
+// together in a window of so much credit, 0 for none.
+func (g *gathering) took(a *acks, window uint32, now time.Time) {
+	if a.others || window == 0 {
 		g.begin(now)
 		g.stop()
 		return
@@ -83,7 +85,7 @@ func (g *gathering) took(a *acks, credit uint32, now time.Time) {
 	if !g.saw(a, now) {
 		return
 	}
-	n := g.bytesFor(credit)
+	n := g.bytesFor(window)
 	g.begin(now)
 	if g.waits > 0 {
 		g.wants /= 2
@@ -128,12 +130,15 @@ func (g *gathering) saw(a *acks, now time.Time) bool {
 	return g.reads >= max(g.wants, firstReads)
 }
 
-// bytesFor is how many bytes of acks like those of late may come together when so
-// much credit may; less than two acks are not worth it.
-func (g *gathering) bytesFor(credit uint32) int {
+// bytesFor is how many bytes of acks like those of late may come together in a
+// window of credit: those that bring half of it, or a few that bring more. One at
+// least has to be left that still comes when the upstream has spent all its credit.
+// Less than two acks are not worth it.
+func (g *gathering) bytesFor(window uint32) int {
 	a := &g.acks
 	took := max(g.last.Sub(g.since), 1)
-	n := min(uint64(credit)*uint64(a.n)/max(a.credit, 1), uint64(a.n)*uint64(gatherTime)/uint64(took), maxGathered)
+	fits := uint64(window) * uint64(a.n) / max(a.credit, 1)
+	n := min(max(fits/2, few), max(fits, 1)-1, uint64(a.n)*uint64(gatherTime)/uint64(took), maxGathered)
 	if n < 2 {
 		return 0
 	}
@@ -179,16 +184,16 @@ func (g *gathering) end() {
 
 // gather takes in the acks of a read. The caller holds the lock.
 func (s *Session) gather(a *acks) {
-	credit := forward.Gatherable(&s.x)
+	window := forward.Gatherable(&s.x)
 	if s.closed {
-		credit = 0
+		window = 0
 	}
 	if s.gathering == nil {
-		if credit == 0 {
+		if window == 0 {
 			return
 		}
 		// Not before it streams: it is not for the many that are idle.
 		s.gathering = &gathering{mu: &s.mu, client: s.client}
 	}
-	s.gathering.took(a, credit, s.x.Now)
+	s.gathering.took(a, window, s.x.Now)
 }

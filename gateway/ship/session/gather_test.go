@@ -82,8 +82,8 @@ func (k *socket) read() (came acks, any bool) {
 }
 
 // gatheringClient runs play with a client whose messages are read as a session
-// does, with so much credit that may come together.
-func gatheringClient(t *testing.T, credit uint32, play func(k *socket)) *socket {
+// does, in a window of so much credit.
+func gatheringClient(t *testing.T, window uint32, play func(k *socket)) *socket {
 	k := &socket{low: 1}
 	synctest.Test(t, func(t *testing.T) {
 		k.readable = make(chan struct{}, 1)
@@ -101,7 +101,7 @@ func gatheringClient(t *testing.T, credit uint32, play func(k *socket)) *socket 
 				}
 				if came, any := k.read(); any {
 					lock.Lock()
-					g.took(&came, credit, time.Now())
+					g.took(&came, window, time.Now())
 					lock.Unlock()
 				}
 			}
@@ -133,33 +133,33 @@ func TestGather(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name        string
-		credit      uint32
+		window      uint32
 		play        func(*socket)
 		least, most int // reads
 		wait        time.Duration
 	}{
-		{"fast acks, half a window at a time", 25, stream(1016, 1, 20*time.Microsecond), 40, 60, 24 * 20 * time.Microsecond},
+		{"fast acks, half a window at a time", 50, stream(1016, 1, 10*time.Microsecond), 45, 60, 24 * 10 * time.Microsecond},
 		{"as many as half a millisecond brings", 1 << 31, stream(1016, 1, 100*time.Microsecond), 205, 225, gatherTime},
-		{"a window of two", 1, stream(100, 1, 20*time.Microsecond), 100, 100, 0},
-		{"acks of fifty", 100, stream(1016, 50, 20*time.Microsecond), 510, 520, 20 * time.Microsecond},
-		{"acks of more than half the window", 25, stream(100, 30, 20*time.Microsecond), 100, 100, 0},
-		{"slow acks", 25, stream(100, 1, 2*time.Millisecond), 100, 100, 0},
+		{"a window of two", 2, stream(100, 1, 20*time.Microsecond), 100, 100, 0},
+		{"acks of a quarter of the window", 200, stream(1016, 50, 20*time.Microsecond), 345, 355, 2 * 20 * time.Microsecond},
+		{"acks of half the window", 100, stream(100, 50, 20*time.Microsecond), 100, 100, 0},
+		{"slow acks", 50, stream(100, 1, 2*time.Millisecond), 100, 100, 0},
 		{"at the head", 0, stream(100, 1, 20*time.Microsecond), 100, 100, 0},
-		{"something else now and then", 25, func(k *socket) {
+		{"something else now and then", 50, func(k *socket) {
 			for range 100 {
 				stream(10, 1, 20*time.Microsecond)(k)
 				k.send(status(), 7)
 				time.Sleep(20 * time.Microsecond)
 			}
 		}, 1100, 1100, 0},
-		{"acks that stop, and come larger", 25, func(k *socket) {
+		{"acks that stop, and come larger", 50, func(k *socket) {
 			stream(115, 1, 20*time.Microsecond)(k)
 			stream(3, 1, 20*time.Microsecond)(k)
 			time.Sleep(time.Second)
 			stream(10, 25, 20*time.Millisecond)(k)
 		}, 30, 35, 2 * guardTime},
 	} {
-		k := gatheringClient(t, c.credit, c.play)
+		k := gatheringClient(t, c.window, c.play)
 		if k.reads < c.least || k.reads > c.most {
 			t.Errorf("%s: %d reads, want %d to %d", c.name, k.reads, c.least, c.most)
 		}
@@ -194,7 +194,7 @@ func TestGatherKeepsNothing(t *testing.T) {
 				pause: time.Duration(rapid.SampledFrom([]int{0, 1, 20, 500, 3000, 20_000}).Draw(r, "pause")) * time.Microsecond,
 			})
 		}
-		k := gatheringClient(t, rapid.SampledFrom([]uint32{0, 1, 2, 25, 1 << 31}).Draw(r, "credit"), func(k *socket) {
+		k := gatheringClient(t, rapid.SampledFrom([]uint32{0, 1, 2, 50, 1<<32 - 1}).Draw(r, "window"), func(k *socket) {
 			for _, s := range steps {
 				for range s.n {
 					if s.other {
