@@ -136,6 +136,7 @@ func TestDecision(t *testing.T) {
 		{name: "both offline, when that is no matter", nodes: both(offline), block: 5, change: desperate, who: []int{0, 1}},
 		{name: "one offline", nodes: []fleet.Upstream{archive("a", 1, 501, offline), archive("b", 1, 501)}, block: 5, who: []int{1}},
 		{name: "both full", nodes: both(stagetest.NoSlots), block: 5, want: hold(fleet.HoldAtCapacity, true)},
+		{name: "one full, and a stale one: it is there, which beats waiting (9.1.8)", nodes: []fleet.Upstream{archive("a", 1, 501, stagetest.NoSlots), live("l", stagetest.Stale)}, block: 5, who: []int{1}},
 		{name: "one full, one offline", nodes: []fleet.Upstream{archive("a", 1, 501, stagetest.NoSlots), archive("b", 1, 501, offline)}, block: 5, want: hold(fleet.HoldAtCapacity, true)},
 		{name: "the same, when offline is no matter", nodes: []fleet.Upstream{archive("a", 1, 501, stagetest.NoSlots), archive("b", 1, 501, offline)}, block: 5, change: desperate, who: []int{1}},
 		{name: "offline and full, when offline is no matter", nodes: both(func(u *fleet.Upstream) { offline(u); stagetest.NoSlots(u) }), block: 5, change: desperate, want: hold(fleet.HoldAtCapacity, true)},
