@@ -180,6 +180,11 @@ func (p *Port) Update(cfg *config.Listener, policy policies.Policy) {
 	p.do(func(o *owner) { o.update(newSettings(cfg, policy)) })
 }
 
+// Follow puts in force at once what the SHiP side knows now. The port follows by
+// itself soon after; who has just changed something there and is about to say
+// so calls this before.
+func (p *Port) Follow() { p.do((*owner).look) }
+
 // Run watches the upstream APIs until ctx ends, and returns when every
 // goroutine that it started has ended.
 func (p *Port) Run(ctx context.Context) {

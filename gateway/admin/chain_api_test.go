@@ -150,3 +150,30 @@ func TestControl(t *testing.T) {
 		}
 	}
 }
+
+// The answer to a change says that it is in force, for the chain API, too.
+func TestControlHoldsForTheChainAPIOnceAnswered(t *testing.T) {
+	chain := simulator.NewChain(simulator.ChainOptions{Head: 50})
+	l := running(t, "eos", server("a", node(t, chain, simulator.Options{}).Addr()))
+	await(t, l.Fleet, 1)
+	withAPI(t, &l, 1, simulatedAPI(t, chain).Addr())
+	const token = "a token of sixteen bytes"
+	s := serving(State{Listeners: []Listener{l}, ReloadOK: true, Control: &Control{Token: token}})
+	for i := range 200 {
+		action, want := "/disable", true
+		if i%2 == 1 {
+			action, want = "/enable", false
+		}
+		r := httptest.NewRequest(http.MethodPost, "/api/v1/listeners/eos/upstreams/"+l.Config.Servers[0].Endpoint+action, nil)
+		r.Host = "127.0.0.1"
+		r.Header.Set("Authorization", "Bearer "+token)
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, r)
+		if w.Code != http.StatusOK {
+			t.Fatalf("%s is answered with %d %s", action, w.Code, w.Body)
+		}
+		if got := l.ChainAPI.View().APIs[0].Disabled; got != want {
+			t.Fatalf("after change %d, %s, the chain API has Disabled %v", i, action, got)
+		}
+	}
+}

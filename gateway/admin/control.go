@@ -97,6 +97,9 @@ func (s *Server) control(st *State, r *http.Request) (a answer, allow string) {
 	if err := act(l.Fleet, i, route.action, r); err != nil {
 		return problem(http.StatusBadRequest, err.Error()), ""
 	}
+	if l.ChainAPI != nil {
+		l.ChainAPI.Follow()
+	}
 	u := &l.Fleet.View().Upstreams[i]
 	s.log.Info("control: an operator changed an upstream", "listener", route.listener, "server", u.Server.Name, "action", route.action,
 		"disabled", u.Disabled, "priority", u.Server.Priority, "weight", u.Server.Weight, "client", r.RemoteAddr)
