@@ -69,6 +69,13 @@ func newLive() *Live {
 // monitor or to a session; 0 before that.
 func (l *Live) Head() uint32 { return l.told.headNum() }
 
+// LIB is the number of the highest last irreversible block that the node has told
+// of, to its monitor or to a session; 0 before that.
+func (l *Live) LIB() uint32 {
+	_, lib := l.told.get()
+	return lib.Num
+}
+
 // Links is how many slots are taken: links, dials in progress, and links that
 // have failed and are not replaced yet (G7).
 func (l *Live) Links() int64 { return l.links.Load() }

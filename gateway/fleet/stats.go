@@ -39,9 +39,10 @@ const (
 	EndSilent        End = "silent"
 	EndOperator      End = "operator"
 	EndNoBlockLog    End = "no_block_log"
+	EndBehind        End = "behind"
 )
 
-var ends = []End{EndUnclean, EndClean, EndIdle, EndStall, EndOffline, EndViolation, EndUncovered, EndDiscontinuity, EndSend, EndSilent, EndOperator, EndNoBlockLog}
+var ends = []End{EndUnclean, EndClean, EndIdle, EndStall, EndOffline, EndViolation, EndUncovered, EndDiscontinuity, EndSend, EndSilent, EndOperator, EndNoBlockLog, EndBehind}
 
 // StatusReply labels status_replies_total: the version, and who answered.
 type StatusReply string

@@ -24,6 +24,9 @@ type View struct {
 	ChainID *ship.ID
 	// Lag is live_lag_blocks; 0 is off.
 	Lag uint32
+	// Holds: clients of a pool are held while there is no node for them
+	// (hold_wait), rather than closed.
+	Holds bool
 	// Stitching are the settings of a range-split fleet; nil for a pool.
 	Stitching *config.Stitching
 	// ABI is what the clients of a range-split fleet get (M18); nil while there
@@ -51,6 +54,7 @@ func NewView(cfg *config.Listener, upstreams []Upstream) *View {
 func (v *View) next(cfg *config.Listener, upstreams []Upstream) *View {
 	n := &View{
 		Generation: v.Generation + 1, Upstreams: slices.Clone(upstreams), Lag: cfg.LiveLagBlocks, ChainID: (*ship.ID)(cfg.ChainID),
+		Holds: !cfg.Stitched() && cfg.HoldWait > 0,
 	}
 	if cfg.Stitched() {
 		n.atlas = atlasOf(n.Upstreams, v.atlas)

@@ -82,10 +82,16 @@ type Position struct {
 
 	// HeadSent and LIBSent are the highest that the client was told (S32).
 	HeadSent, LIBSent ship.Pos
-	// Settled is the highest LIB that came with a result that was passed on:
-	// delivered blocks up to it are irreversible. LIBSent may be above it, from
-	// a status, while the client has blocks of a fork that nobody follows now.
+	// Settled is the newest delivered block that is known to be irreversible: the
+	// node that sent it, or one that went on from there, said so. LIBSent may be
+	// above it while the client gets blocks of a fork that nobody follows now.
 	Settled uint32
+}
+
+// Forget takes back what is known of delivered blocks from number n on.
+func (p *Position) Forget(n uint32) {
+	p.Delivered.Forget(n)
+	p.Settled = min(p.Settled, max(n, 1)-1)
 }
 
 // Finished reports whether the request is satisfied, or empty.
@@ -265,7 +271,18 @@ func (x *Exchange) free(i int) bool {
 	if u.Frozen() && (!x.Stitched || x.Gated(x.Cursor)) {
 		return false
 	}
+	if x.Behind(x.Cursor, u.Live.LIB()) {
+		return false
+	}
 	return i != x.Link.Upstream && u.Routable() && u.Online && !u.FullBeside(x.Own(i)) && !x.Excluded(i, x.Now)
+}
+
+// Behind reports whether block n would have to be taken on trust from a node whose
+// LIB is lib: the client was told that n is irreversible, and for the node it is
+// not yet, so that the node may be on a branch that is dead for good. The client
+// waits for one that knows better, where it can be held at all.
+func (x *Exchange) Behind(n, lib uint32) bool {
+	return x.View.Holds && lib < n && n <= x.LIBSent.Num
 }
 
 // Gate is the block up to which archives are asked: the fleet's head, or its

@@ -52,6 +52,9 @@ func (*Stage) Down(x *pipeline.Exchange, r *pipeline.Result) pipeline.Step {
 		}
 		r.Jump = true
 	}
+	if r.HasThis && x.Behind(r.Num, r.LIB.Num) {
+		return leave(x, r, fleet.EndBehind)
+	}
 	if (first || r.Fork) && denies(x, r) {
 		return leave(x, r, fleet.EndDiscontinuity)
 	}
@@ -156,16 +159,16 @@ func fill(x *pipeline.Exchange, r *pipeline.Result) {
 func commit(x *pipeline.Exchange, r *pipeline.Result) {
 	x.Fresh = false
 	if r.Fork {
-		x.Delivered.Forget(r.Num)
+		x.Forget(r.Num)
 	}
 	x.Cursor = r.Num + 1
+	lib := r.LIB.Num
 	if x.Link.Frozen {
-		// Its own head and LIB are only the end of its range. The fleet's LIB says
-		// nothing yet of blocks above, which may come from a node on a fork.
-		x.Settled = max(x.Settled, min(x.Tip.LIB.Num, r.Num))
-	} else {
-		x.Settled = max(x.Settled, min(r.LIB.Num, r.Head.Num))
+		// Its own is only the end of its range.
+		lib = x.Tip.LIB.Num
 	}
+	// Of blocks above it says nothing yet: another node may send those, of a fork.
+	x.Settled = max(x.Settled, min(lib, r.Num))
 	if r.HasThis {
 		x.Delivered.Add(&r.This)
 		x.Delivered.Settle(x.Settled)

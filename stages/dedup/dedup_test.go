@@ -392,7 +392,7 @@ func TestRemembers(t *testing.T) {
 	r = block(at(962), at(961))
 	r.LIB = at(10)
 	down(x, r)
-	if got, want := numbers(x), []uint32{962}; !slices.Equal(got, want) {
+	if got, want := numbers(x), []uint32{961, 962}; !slices.Equal(got, want) {
 		t.Errorf("remembered %v, want %v", got, want)
 	}
 }
@@ -416,6 +416,66 @@ func TestStatusSettlesNothing(t *testing.T) {
 	r.LIB = at(955)
 	if step := down(x, r); step != (pipeline.Step{}) || !r.Fork {
 		t.Errorf("the stage ends with %+v, fork %v; a block of another fork is to be passed on", step, r.Fork)
+	}
+}
+
+// TestSettled: a LIB says nothing of blocks above the result that it comes with,
+// as the next one may be of another node, which is on a fork.
+func TestSettled(t *testing.T) {
+	x := streaming()
+	r := block(at(960), at(959))
+	r.LIB = at(990)
+	down(x, r)
+	x.Link.Upstream, x.Link.First, x.Link.Seam = 1, true, true
+	for n := uint32(961); n < 964; n++ {
+		r := block(fork(n), fork(n-1))
+		if n == 961 {
+			r.Prev = at(960)
+		}
+		r.LIB = at(955)
+		if step := down(x, r); step != (pipeline.Step{}) {
+			t.Fatalf("block %d ends with %+v", n, step)
+		}
+	}
+	if got, want := numbers(x), []uint32{960, 961, 962, 963}; x.Settled != 960 || !slices.Equal(got, want) {
+		t.Errorf("settled up to %d, remembered %v; want 960, %v", x.Settled, got, want)
+	}
+	// The first node again leads the client out.
+	r = block(at(961), at(960))
+	r.LIB = at(990)
+	if step := down(x, r); step != (pipeline.Step{}) || !r.Fork || x.Settled != 961 {
+		t.Errorf("the stage ends with %+v, fork %v, settled %d", step, r.Fork, x.Settled)
+	}
+}
+
+// TestBehind: a block that the client was told is irreversible is taken from
+// nobody for whom it is not yet, where clients are held.
+func TestBehind(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		told, lib uint32
+		r         *pipeline.Result
+		holds     bool
+		leave     bool
+	}{
+		{"not yet irreversible for the node", 960, 959, block(at(960), at(959)), true, true},
+		{"irreversible for it too", 960, 960, block(at(960), at(959)), true, false},
+		{"the client was told of the block before", 959, 955, block(at(960), at(959)), true, false},
+		{"nobody is held", 960, 959, block(at(960), at(959)), false, false},
+		{"a fork", 990, 950, block(fork(957), at(956)), true, true},
+		{"no block", 990, 950, idless(960), true, false},
+	} {
+		x := streaming()
+		x.View.Holds, x.LIBSent = c.holds, at(c.told)
+		c.r.LIB = at(c.lib)
+		cursor, credit := x.Cursor, x.Credit
+		step := down(x, c.r)
+		if left := step == pipeline.Leaving(fleet.EndBehind); left != c.leave {
+			t.Errorf("%s: the stage ends with %+v", c.name, step)
+		}
+		if c.leave && (x.Cursor != cursor || x.Credit != credit+1) {
+			t.Errorf("%s: cursor %d, credit %d", c.name, x.Cursor, x.Credit)
+		}
 	}
 }
 

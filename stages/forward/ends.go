@@ -47,6 +47,7 @@ var ends = map[fleet.End]struct {
 	fleet.EndSend:          {hard: AvoidFailedDial},
 	fleet.EndOperator:      {soft: true, hard: 10 * time.Second},
 	fleet.EndNoBlockLog:    {soft: true, atOnce: true},
+	fleet.EndBehind:        {}, // the plan leaves it alone until it is there
 }
 
 // AvoidFailedDial is how long a session avoids an upstream that it could not

@@ -51,6 +51,7 @@ func TestEnded(t *testing.T) {
 		{end: fleet.EndUncovered, hard: 30 * time.Second},
 		{end: fleet.EndDiscontinuity, hard: 30 * time.Second},
 		{end: fleet.EndSend, pause: 100 * ms, hard: 2 * time.Second},
+		{end: fleet.EndBehind, pause: 100 * ms},
 		{end: fleet.EndOperator, pause: 100 * ms, soft: true, hard: 10 * time.Second},
 	} {
 		t.Run(string(c.end), func(t *testing.T) {

@@ -19,7 +19,7 @@ func take(x *pipeline.Exchange) {
 	q := &x.Request.Blocks
 	x.Asked, x.Want = true, *q
 	x.Credit, x.Cursor, x.Fresh = q.MaxInFlight, q.Start, true
-	x.Delivered.Forget(q.Start)
+	x.Forget(q.Start)
 	x.Delivered.MakeRoom()
 	claim(x, q)
 	x.Window, x.Floor = false, 0

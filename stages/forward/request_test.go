@@ -55,6 +55,16 @@ func TestTake(t *testing.T) {
 	if x.Window || len(x.Failed) != 0 || len(x.SeamLeft) != 0 {
 		t.Errorf("window %v, failures %d, left at the seam %v", x.Window, len(x.Failed), x.SeamLeft)
 	}
+	// What it asks for again may come from a node on a fork this time.
+	ask(x, ship.BlocksRequest{Start: 40, End: 500})
+	if x.Settled != 39 {
+		t.Errorf("settled up to %d behind a request from block 40 on", x.Settled)
+	}
+	ask(x, ship.BlocksRequest{End: 500})
+	if x.Settled != 0 {
+		t.Errorf("settled up to %d behind a request for everything", x.Settled)
+	}
+	x.Settled = 49
 	if x.HeadSent.Num != 80 || x.LIBSent.Num != 49 || x.Settled != 49 {
 		t.Errorf("head told %d, LIB told %d, settled %d; they survive", x.HeadSent.Num, x.LIBSent.Num, x.Settled)
 	}

@@ -18,6 +18,7 @@ const (
 	refusedExcluded    Refusal = "the session leaves it alone for a while after a failure"
 	refusedQuarantined Refusal = "it is quarantined at this block"
 	refusedRequest     Refusal = "it does not know requests of this version"
+	refusedBehind      Refusal = "the client was told that the block is irreversible, and for this node it is not yet"
 	refusedFull        Refusal = "it has as many sessions as max_sessions allows"
 	refusedRest        Refusal = "nothing is asked for, or all of it was sent"
 	refusedUnheard     Refusal = "it has not told yet which blocks it has"
@@ -47,6 +48,8 @@ func refuse(x *pipeline.Exchange, i int, block uint32, need fleet.Need) Refusal 
 		return refusedQuarantined
 	case block != fleet.NoBlock && !u.Understands(need):
 		return refusedRequest
+	case x.Behind(block, u.Live.LIB()):
+		return refusedBehind
 	// The upstream's own slot does not make it full for the session on it.
 	case u.Full() && i != x.Current:
 		return refusedFull

@@ -17,6 +17,7 @@ import (
 // Whoever is no candidate has a reason, and a candidate has none.
 func TestWhy(t *testing.T) {
 	now := stagetest.Exchange().Now
+	told500 := func(x *pipeline.Exchange) { x.View.Holds, x.LIBSent = true, stagetest.Pos(500) }
 	for _, c := range []struct {
 		name   string
 		node   stagetest.Option
@@ -32,6 +33,9 @@ func TestWhy(t *testing.T) {
 		{"excluded", nil, func(x *pipeline.Exchange) { x.Exclude(1, pipeline.Exclusion{Until: now.Add(1)}) }, "after a failure"},
 		{"quarantined", stagetest.Quarantined(500, 1, now.Add(1)), nil, "quarantined"},
 		{"too old for the request", speaksV0, nil, "requests of this version"},
+		{"behind the client's LIB", stagetest.Told(510, 499), told500, "told that the block is irreversible"},
+		{"as far as the client's LIB", stagetest.Told(510, 500), told500, ""},
+		{"behind it, where nobody is held", stagetest.Told(510, 499), func(x *pipeline.Exchange) { told500(x); x.View.Holds = false }, ""},
 		{"full", both(stagetest.MaxSessions(2), stagetest.Taken(2)), nil, "max_sessions"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -39,7 +43,7 @@ func TestWhy(t *testing.T) {
 			if c.node != nil {
 				c.node(&b)
 			}
-			x := stagetest.Exchange(stagetest.Node("a"), b)
+			x := stagetest.Exchange(stagetest.Node("a", stagetest.Told(1000, 900)), b)
 			if c.change != nil {
 				c.change(x)
 			}

@@ -90,6 +90,15 @@ func Quarantined(n, count uint32, until time.Time) Option {
 	}
 }
 
+// Told has the node tell of a head and a LIB.
+func Told(head, lib uint32) Option {
+	return func(u *fleet.Upstream) {
+		f, h, l := fleetOf(u.Server), Pos(head), Pos(lib)
+		f.Observe(f.View(), 0, &h, &l)
+		u.Live = f.View().Upstreams[0].Live
+	}
+}
+
 // NoSlots makes the node one that is full.
 func NoSlots(u *fleet.Upstream) {
 	MaxSessions(1)(u)

@@ -14,6 +14,10 @@ import (
 // held, rather than sent blocks that contradict what it was told is final.
 func TestNodeOnADeadBranchIsNotPassedOn(t *testing.T) {
 	for name, c := range map[string]struct{ blocks, credit uint32 }{
+		// Its next block is the last before the branch, or the first of it: a block
+		// that the client was told is irreversible.
+		"before it":        {20, 92},
+		"at its beginning": {20, 93},
 		// The client's next block is one that the dead branch has too.
 		"in the middle of it": {20, 96},
 		// Its next block is above the dead branch, whose fork is at LIB.
