@@ -26,9 +26,9 @@ func TCP(ctx context.Context, network, address string) (net.Conn, error) {
 // connects to the first of its addresses that answers. Each but the last has
 // an equal share of the time that ctx leaves.
 func connectTCP(ctx context.Context, names resolver, network, address string) (net.Conn, error) {
-	// Nothing needs to be looked up, nor an address written out to be read again.
-	if literal, err := netip.ParseAddrPort(address); err == nil {
-		return dialTCP(ctx, network, literal)
+	// Nothing needs to be looked up.
+	if _, err := netip.ParseAddrPort(address); err == nil {
+		return dialTCP(ctx, network, address)
 	}
 	host, service, err := net.SplitHostPort(address)
 	if err != nil {
@@ -44,7 +44,7 @@ func connectTCP(ctx context.Context, names resolver, network, address string) (n
 	}
 	for i, addr := range addrs {
 		limit, cancel := share(ctx, len(addrs)-i)
-		conn, failure := dialTCP(limit, network, netip.AddrPortFrom(addr, uint16(port)))
+		conn, failure := dialTCP(limit, network, netip.AddrPortFrom(addr, uint16(port)).String())
 		cancel()
 		if failure == nil {
 			return conn, nil
@@ -54,14 +54,12 @@ func connectTCP(ctx context.Context, names resolver, network, address string) (n
 	return nil, err
 }
 
-// dialTCP has a net.Conn for its result, which is nil after an error.
-func dialTCP(ctx context.Context, network string, to netip.AddrPort) (net.Conn, error) {
+// dialTCP leaves the choice of the local port to connect, which needs one that is
+// free for this node only. Dialer.DialTCP binds one first, even to no address, so
+// that all nodes together could have no more connections than there are ports.
+func dialTCP(ctx context.Context, network, address string) (net.Conn, error) {
 	var d net.Dialer
-	conn, err := d.DialTCP(ctx, network, netip.AddrPort{}, to)
-	if err != nil {
-		return nil, err
-	}
-	return conn, nil
+	return d.DialContext(ctx, network, address)
 }
 
 func lookup(ctx context.Context, names resolver, host string) ([]netip.Addr, error) {

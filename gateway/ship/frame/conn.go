@@ -50,16 +50,14 @@ type Conn struct {
 	}
 }
 
-// NewConn takes over c. It sets TCP_NODELAY: a block must not wait for the
-// acknowledgement of the one before.
+// NewConn takes over c, whose TCP_NODELAY is set, as package net does: a block must
+// not wait for the acknowledgement of the one before.
 func NewConn(c net.Conn) *Conn {
 	f := &Conn{Conn: c, opened: time.Now()}
 	tcp, ok := c.(*net.TCPConn)
 	if !ok {
 		return f
 	}
-	// An error here means that the connection is gone; the next read tells.
-	_ = tcp.SetNoDelay(true)
 	if raw, err := tcp.SyscallConn(); err == nil && directIO {
 		f.raw = raw
 		f.reading.call = f.tryRead
